@@ -16,11 +16,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from dledger_formats import log_lines
 from dledger_operator import config, handlers
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.phases import Phases
-from dledger_operator.behaviours.report.event_recorder import EventRecorder
-from dledger_operator.behaviours.served_namespaces import ServedNamespaces
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.phases import Phases
+from dledger_operator.behaviors.report.event_recorder import EventRecorder
+from dledger_operator.behaviors.served_namespaces import ServedNamespaces
 from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import KubeError, NotFoundError
 from dledger_operator.clients.kubernetes import KubeApi

@@ -88,13 +88,13 @@ class OperatorMetrics(Collector):
         self.failures = PrometheusCounter(
             "dledger_operator_failures",
             "Failed runs of a control loop, by loop; each one is retried.",
-            ["behaviour"],
+            ["behavior"],
             registry=self.registry,
         )
         self.conflicts = PrometheusCounter(
             "dledger_operator_conflicts",
             "Writes refused because the object had changed, by loop; each one is decided again.",
-            ["behaviour"],
+            ["behavior"],
             registry=self.registry,
         )
         self.handovers = PrometheusCounter(

@@ -18,13 +18,13 @@ import kopf
 
 from dledger_operator import names
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.handover.node_reads import NodeReads
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leases.duties import Duties
-from dledger_operator.behaviours.served_namespaces import ServedNamespaces
-from dledger_operator.behaviours.watch_check import WatchCheck
-from dledger_operator.behaviours.workers import Workers
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.handover.node_reads import NodeReads
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leases.duties import Duties
+from dledger_operator.behaviors.served_namespaces import ServedNamespaces
+from dledger_operator.behaviors.watch_check import WatchCheck
+from dledger_operator.behaviors.workers import Workers
 from dledger_operator.clients.custom_objects import PLURALS
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.config import OperatorSettings

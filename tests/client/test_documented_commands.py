@@ -22,7 +22,7 @@ from dledger_client import cli
 from dledger_client.commands import profiles
 from dledger_node.store_command import command as store_command
 from dledger_operator import conditions
-from dledger_operator.behaviours.one_off.status import COMPLETE
+from dledger_operator.behaviors.one_off.status import COMPLETE
 from dledger_store_faults import __main__ as store_faults
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_kube.objects import NOW, audit_body
 from dledger_kube.objects import group as group_of
 from dledger_operator.api_objects import JobPodView, JobView
-from dledger_operator.behaviours.audits.audit import audited_members, build_status
-from dledger_operator.behaviours.audits.judging import Outcome, judge
+from dledger_operator.behaviors.audits.audit import audited_members, build_status
+from dledger_operator.behaviors.audits.judging import Outcome, judge
 from dledger_operator.problem import Problem
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.spec_reader import InvalidSpecError

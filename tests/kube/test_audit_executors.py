@@ -11,7 +11,7 @@ from dledger_formats.audit import AuditFailure
 from dledger_kube.objects import IMAGES, NOW, audit_body, group_body
 from dledger_operator import names
 from dledger_operator.api_objects import JobPodView, JobView, Manifest
-from dledger_operator.behaviours.audits.judging import judge
+from dledger_operator.behaviors.audits.judging import judge
 from dledger_operator.problem import Problem
 from dledger_operator.resources import audit_executors, audit_job, network_policies, security
 from dledger_operator.spec.audit_policy import read_audit_policy

@@ -17,9 +17,9 @@ from dledger_kube.objects import IMAGES, audit_body, group_body, observed_group
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_operator import names
-from dledger_operator.behaviours.audits.seen import SeenAudits
-from dledger_operator.behaviours.report.audit_events import audit_events
-from dledger_operator.behaviours.report.audit_findings import (
+from dledger_operator.behaviors.audits.seen import SeenAudits
+from dledger_operator.behaviors.report.audit_events import audit_events
+from dledger_operator.behaviors.report.audit_findings import (
     finding_of,
     finding_to_json,
     latest,

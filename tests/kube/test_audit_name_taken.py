@@ -9,9 +9,9 @@ import pytest
 
 from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
 from dledger_operator import names
-from dledger_operator.behaviours.audits.group_audits import GroupAudits, _manifest
-from dledger_operator.behaviours.audits.planning import SCALING_DOWN, SCHEDULE, NewAudit
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.audits.group_audits import GroupAudits, _manifest
+from dledger_operator.behaviors.audits.planning import SCALING_DOWN, SCHEDULE, NewAudit
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.clients.errors import ConflictError, RefusedError
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dledger_formats.audit import Verdict
 from dledger_operator import names
-from dledger_operator.behaviours.audits.planning import Situation, Step, decide, holds_back
-from dledger_operator.behaviours.audits.records import (
+from dledger_operator.behaviors.audits.planning import Situation, Step, decide, holds_back
+from dledger_operator.behaviors.audits.records import (
     ended_audit,
     plan_to_json,
     recorded_plan,

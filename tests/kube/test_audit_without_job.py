@@ -11,9 +11,9 @@ from dledger_kube.objects import IMAGES, audit_body, group_body
 from dledger_kube.objects import group as group_of
 from dledger_kube.one_off_world import Object, OneOffWorld
 from dledger_operator.api_objects import JobPodView, JobView
-from dledger_operator.behaviours.audits.audit import WITHOUT_JOB_S_MAX, AuditWorker
-from dledger_operator.behaviours.audits.seen import SeenAudits
-from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviors.audits.audit import WITHOUT_JOB_S_MAX, AuditWorker
+from dledger_operator.behaviors.audits.seen import SeenAudits
+from dledger_operator.behaviors.context import Context
 from dledger_operator.clients.errors import InvalidError, KubeError, RefusedError
 from dledger_operator.problem import Problem
 

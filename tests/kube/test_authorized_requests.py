@@ -8,7 +8,7 @@ import pytest
 from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_operator.behaviours.admin_tokens.authorized_requests import AuthorizedRequests
+from dledger_operator.behaviors.admin_tokens.authorized_requests import AuthorizedRequests
 from dledger_operator.clients.errors import (
     KubeError,
     NotFoundError,

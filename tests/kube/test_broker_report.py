@@ -9,8 +9,8 @@ from dledger_formats.http.broker_status import BrokerStatus, NameServerStatus
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import NOW, group, member, observed_group
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.conditions import of_group
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.observed_state import ObservedGroup, ObservedMember

@@ -9,7 +9,7 @@ from dledger_broker.settings import BrokerSettings
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.rolls.permission import applied_spec
+from dledger_operator.behaviors.rolls.permission import applied_spec
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import why_behind

@@ -13,7 +13,7 @@ import yaml
 
 from dledger_kube.cluster import Namespace
 from dledger_kube.objects import IMAGES, NOW
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dledger_kube.objects import NOW, member, observed_group
-from dledger_operator.behaviours.report.group_reporter import is_calm
+from dledger_operator.behaviors.report.group_reporter import is_calm
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import ObservedEndpoints
 from dledger_operator.problem import Problem

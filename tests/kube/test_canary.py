@@ -17,13 +17,13 @@ from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.requests import AppendEntryResponse, GetEntriesResponse
 from dledger_kube.objects import IMAGES, group_body
-from dledger_operator.behaviours.canary.canary import (
+from dledger_operator.behaviors.canary.canary import (
     ACKNOWLEDGEMENT_LOST,
     CANARY_UNSUPPORTED,
     TEST_S_MAX,
     Canary,
 )
-from dledger_operator.behaviours.canary.readback import Acknowledged, Readback, judge
+from dledger_operator.behaviors.canary.readback import Acknowledged, Readback, judge
 from dledger_operator.canary_metrics import CanaryMetrics
 from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import CanaryUnsupportedError, MemberSilentError
@@ -124,7 +124,7 @@ class _Requests:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the pauses between two tries pass on the clock of the Service."""
-    monkeypatch.setattr("dledger_operator.behaviours.canary.canary.RETRY_S", 0.0)
+    monkeypatch.setattr("dledger_operator.behaviors.canary.canary.RETRY_S", 0.0)
 
 
 def run(world: World) -> float | None:

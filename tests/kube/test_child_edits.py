@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from dledger_kube.objects import group
-from dledger_operator.behaviours.children.child_edits import (
+from dledger_operator.behaviors.children.child_edits import (
     AT_ONCE_MAX,
     QUIET_S_MIN,
     clients_of,
     last_editor,
 )
-from dledger_operator.behaviours.children.child_watch import ChildWatch
-from dledger_operator.behaviours.children.next_look import UNSETTLED_S, next_look_s
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviors.children.child_watch import ChildWatch
+from dledger_operator.behaviors.children.next_look import UNSETTLED_S, next_look_s
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.names import FIELD_MANAGER
 from dledger_operator.spec.shape import Shape
 

@@ -2,7 +2,7 @@
 
 from dledger_kube.objects import group, leads, membership, pod, says, silent
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.role_decision import Decision, decide
+from dledger_operator.behaviors.leader.role_decision import Decision, decide
 from dledger_operator.observed_state import Leader, Membership, Observation
 from dledger_operator.spec.group import Group
 

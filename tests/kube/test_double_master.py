@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
+from dledger_operator.behaviors.leader.double_master import DoubleMasterDetector
 
 Event = tuple[str, int, bool]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dledger_operator.api_objects import EndpointView
-from dledger_operator.behaviours.leader.endpoints import judge
+from dledger_operator.behaviors.leader.endpoints import judge
 
 
 def ready(pod: str) -> EndpointView:

@@ -9,15 +9,15 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import NOW, group, group_body, member, observed_group
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.report import event_recorder
-from dledger_operator.behaviours.report.event_recorder import (
+from dledger_operator.behaviors.report import event_recorder
+from dledger_operator.behaviors.report.event_recorder import (
     COMBINED,
     OWN_EVENT_EVERY_S,
     OWN_EVENTS_MAX,
     EventNote,
     EventRecorder,
 )
-from dledger_operator.behaviours.report.group_events import (
+from dledger_operator.behaviors.report.group_events import (
     EndpointEvents,
     leader_change_event,
     seed_unused_events,

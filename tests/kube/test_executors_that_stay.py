@@ -13,8 +13,8 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import IMAGES, NOW, audit_body
 from dledger_kube.one_off_world import Object, OneOffWorld
 from dledger_operator.api_objects import JobPodView, JobView
-from dledger_operator.behaviours.audits.audit import AuditWorker
-from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviors.audits.audit import AuditWorker
+from dledger_operator.behaviors.context import Context
 from dledger_operator.clients.errors import InvalidError, KubeError, RefusedError
 
 FORBIDDEN = RefusedError('delete pod air/monthly-exec-1: pods "monthly-exec-1" is forbidden')

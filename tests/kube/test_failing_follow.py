@@ -20,15 +20,15 @@ from dledger_kube.objects import (
 )
 from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import ChildView, EndpointView, OwnerView, PodView
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
-from dledger_operator.behaviours.leader.following import Following
-from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.behaviours.report.group_reporter import GroupReporter
-from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
+from dledger_operator.behaviors.leader.following import Following
+from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.report.group_reporter import GroupReporter
+from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.clients.errors import KubeError, RefusedError, UnavailableError
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.observed_state import Leader, ObservedGroup

@@ -12,11 +12,11 @@ from dledger_kube.fake_members import FakeMember, members
 from dledger_kube.objects import group, membership, pod
 from dledger_kube.pod_store import PodStore
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
-from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.behaviours.leader.role_decision import Decision
-from dledger_operator.behaviours.loops import Pace, Wake, repeat
-from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
+from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.leader.role_decision import Decision
+from dledger_operator.behaviors.loops import Pace, Wake, repeat
+from dledger_operator.behaviors.members import observe
 from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.observed_state import Leader

@@ -17,8 +17,8 @@ from dledger_kube.followed_group import FollowedGroup
 from dledger_kube.objects import node_status, says
 from dledger_operator import names
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.member_pods import overstated
-from dledger_operator.behaviours.leader.role_decision import RolePatch, decide, taken_back
+from dledger_operator.behaviors.leader.member_pods import overstated
+from dledger_operator.behaviors.leader.role_decision import RolePatch, decide, taken_back
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.observed_state import Observation
 

@@ -23,7 +23,7 @@ from dledger_kube.followed_history import History, Operated, recreated
 from dledger_kube.objects import leads, membership, pod, says, silent
 from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader import role_decision
+from dledger_operator.behaviors.leader import role_decision
 from dledger_operator.observed_state import Membership, Observation
 from dledger_operator.spec.group import Group
 

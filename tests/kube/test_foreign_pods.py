@@ -11,7 +11,7 @@ from dledger_kube.objects import STATEFUL_SET_UID, group, leads, membership, pod
 from dledger_kube.pod_store import PodStore
 from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.children.child_edits import AT_ONCE_MAX, QUIET_S_MIN
+from dledger_operator.behaviors.children.child_edits import AT_ONCE_MAX, QUIET_S_MIN
 from dledger_operator.observed_state import Leader, Observation
 
 N0_LEADS = [leads(0, 8, pod_uid="new-0"), says(2, 8, "n0", pod_uid="new-2")]

@@ -8,9 +8,9 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.founding.founded_again import Unbegun, Watch, applies, fence
-from dledger_operator.behaviours.founding.founded_again import next_step as next_step_at
-from dledger_operator.behaviours.steps import FoundAgain, SetPods, Wait
+from dledger_operator.behaviors.founding.founded_again import Unbegun, Watch, applies, fence
+from dledger_operator.behaviors.founding.founded_again import next_step as next_step_at
+from dledger_operator.behaviors.steps import FoundAgain, SetPods, Wait
 from dledger_operator.spec.shape import Shape
 
 KEPT = Unbegun(

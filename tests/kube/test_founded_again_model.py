@@ -16,10 +16,10 @@ import pytest
 from dledger_kube.founding_world import IDENTITY, FoundingWorld
 from dledger_kube.objects import group
 from dledger_operator import names
-from dledger_operator.behaviours.founding import founded_again
-from dledger_operator.behaviours.founding.founded_again import Unbegun
-from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.members.scale_steps import ScaleState
+from dledger_operator.behaviors.founding import founded_again
+from dledger_operator.behaviors.founding.founded_again import Unbegun
+from dledger_operator.behaviors.members.scale import Scaler
+from dledger_operator.behaviors.members.scale_steps import ScaleState
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.observed_state import Membership
 from dledger_operator.spec.shape import Shape

@@ -9,7 +9,7 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import group
 from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.founding.founding import (
+from dledger_operator.behaviors.founding.founding import (
     FoundingRecords,
     blank_ordinals,
     find_shape,

@@ -13,8 +13,8 @@ from dledger_formats.http.status import StorageState
 from dledger_formats.quantities import quantity_bytes
 from dledger_kube.objects import NOW, group, node_status, pod
 from dledger_operator.api_objects import VolumeClaimView
-from dledger_operator.behaviours.volumes.grow_claims import grow_claims
-from dledger_operator.behaviours.volumes.growth import (
+from dledger_operator.behaviors.volumes.grow_claims import grow_claims
+from dledger_operator.behaviors.volumes.growth import (
     VolumeUse,
     growth_problem,
     growths,

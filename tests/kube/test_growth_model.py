@@ -12,8 +12,8 @@ from dledger_formats.quantities import quantity_bytes
 from dledger_kube.objects import NOW, group
 from dledger_kube.one_off_world import KilledError
 from dledger_operator.api_objects import VolumeClaimView
-from dledger_operator.behaviours.volumes.grow_claims import grow_claims
-from dledger_operator.behaviours.volumes.growth import VolumeUse
+from dledger_operator.behaviors.volumes.grow_claims import grow_claims
+from dledger_operator.behaviors.volumes.growth import VolumeUse
 from dledger_operator.clients.errors import ConflictError
 
 GIB = 1 << 30

@@ -16,7 +16,7 @@ from api_server.objects import Object
 from dledger_kube.cluster import API, MERGE_PATCH, Namespace, parsed
 from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import Operated, operated
-from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
+from dledger_operator.behaviors.children.reconcile import ReconcileResult, reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 

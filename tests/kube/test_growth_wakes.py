@@ -12,10 +12,10 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import IMAGES, NOW, group_body, node_status, pod
 from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import PodView, VolumeClaimView
-from dledger_operator.behaviours.children import group_reconcile
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.children import group_reconcile
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
 

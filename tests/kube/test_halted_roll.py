@@ -10,17 +10,17 @@ from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
 from dledger_kube.rolling_world import RollingWorld
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator.api_objects import CreationFailure, VolumeClaimView
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.members.scale_steps import next_step
-from dledger_operator.behaviours.rolls.group_roll import GroupRoll
-from dledger_operator.behaviours.rolls.permission import Cause, Held
-from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
-from dledger_operator.behaviours.rolls.roll_steps import next_step as roll_step
-from dledger_operator.behaviours.steps import Wait
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.members.scale_steps import next_step
+from dledger_operator.behaviors.rolls.group_roll import GroupRoll
+from dledger_operator.behaviors.rolls.permission import Cause, Held
+from dledger_operator.behaviors.rolls.pods_to_roll import roll_state
+from dledger_operator.behaviors.rolls.roll_steps import next_step as roll_step
+from dledger_operator.behaviors.steps import Wait
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision

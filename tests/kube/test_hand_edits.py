@@ -14,7 +14,7 @@ from dledger_kube.hand_edits import FOREIGN_EDITS, PAGE, PUT_BACK_EDITS, HandEdi
 from dledger_kube.led import Led, led_group
 from dledger_kube.played import led_by
 from dledger_operator import names
-from dledger_operator.behaviours.children.child_edits import AT_ONCE_MAX
+from dledger_operator.behaviors.children.child_edits import AT_ONCE_MAX
 from dledger_operator.resources import security
 
 pytest_plugins = ["api_server.fixtures"]

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from dledger_kube.fake_members import members
 from dledger_kube.objects import IMAGES, NOW, group, group_body, pod
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
 from dledger_operator.clients.member_http import LEADER_WAIT_S, MemberHttpClient
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.spec.shape import Shape

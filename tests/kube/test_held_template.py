@@ -8,10 +8,10 @@ from dledger_kube.applied import Applied
 from dledger_kube.objects import IMAGES, NOW, group_body, observed_group
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest, SettingsView, StatefulSetView
-from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.report.status import build_status
-from dledger_operator.behaviours.rolls.permission import applied_spec
+from dledger_operator.behaviors.children.reconcile import ReconcileResult, reconcile
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.report.status import build_status
+from dledger_operator.behaviors.rolls.permission import applied_spec
 from dledger_operator.held_template import HeldTemplate
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group

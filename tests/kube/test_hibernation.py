@@ -15,12 +15,12 @@ from dledger_kube.objects import NOW, group, group_body, member, membership, obs
 from dledger_kube.replace_world import ReplaceWorld, replace_body
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
-from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
-from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.members.scale_steps import next_step
-from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
-from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.steps import SetPods, Wait
+from dledger_operator.behaviors.members.observed_members import MemberJudge, MemberReads
+from dledger_operator.behaviors.members.scale import Scaler
+from dledger_operator.behaviors.members.scale_steps import next_step
+from dledger_operator.behaviors.replacement.replacement import ReplaceWorker
+from dledger_operator.behaviors.report.event_recorder import EventNote
+from dledger_operator.behaviors.steps import SetPods, Wait
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready
 from dledger_operator.observed_state import Membership, ObservedGroup

@@ -21,12 +21,12 @@ from dledger_kube.objects import (
 )
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest, SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.founding.founding import FoundingRecords
-from dledger_operator.behaviours.founding.identity import find_identity, overriding_identity
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.behaviours.loops import Wake
-from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviors.founding.founding import FoundingRecords
+from dledger_operator.behaviors.founding.identity import find_identity, overriding_identity
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.loops import Wake
+from dledger_operator.behaviors.members import observe
 from dledger_operator.problem import Problem
 from dledger_operator.resources import stateful_set
 from dledger_operator.spec.shape import Shape

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from dledger_kube.objects import IMAGES, group_body
-from dledger_operator.behaviours.audits.group_audits import GroupAudits
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.audits.group_audits import GroupAudits
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 
 WATCHING = ("audit", "broker", "canary")
 WATCHED = {"audit": {"schedule": "0 3 * * *"}, "canary": {"interval": "7s"}, "broker": {}}

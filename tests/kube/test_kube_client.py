@@ -11,13 +11,13 @@ from api_server.objects import stored
 from dledger_kube.cluster import API, Namespace, parsed
 from dledger_kube.objects import IMAGES, NOW, audit_body, observed_group
 from dledger_operator import names
-from dledger_operator.behaviours.audits.audit import build_status as build_audit_status
-from dledger_operator.behaviours.audits.judging import Outcome
-from dledger_operator.behaviours.children.reconcile import reconcile
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.leader.member_pods import is_member
-from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
-from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.behaviors.audits.audit import build_status as build_audit_status
+from dledger_operator.behaviors.audits.judging import Outcome
+from dledger_operator.behaviors.children.reconcile import reconcile
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.leader.member_pods import is_member
+from dledger_operator.behaviors.report.event_recorder import EventNote, EventRecorder
+from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.clients.errors import (
     ConflictError,
     NotFoundError,

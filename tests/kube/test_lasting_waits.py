@@ -12,14 +12,14 @@ from dledger_kube.objects import IMAGES, group, group_body, pod
 from dledger_kube.rolling_world import BAD, RollingWorld
 from dledger_kube.switchover_world import SwitchoverWorld
 from dledger_kube.worker_context import unconnected
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.handover.placer import Placer
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.loops import LASTING_S_MAX, Lasting
-from dledger_operator.behaviours.rolls.group_roll import GroupRoll
-from dledger_operator.behaviours.rolls.roll import Roller
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.handover.placer import Placer
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.loops import LASTING_S_MAX, Lasting
+from dledger_operator.behaviors.rolls.group_roll import GroupRoll
+from dledger_operator.behaviors.rolls.roll import Roller
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.resources import children
 from dledger_operator.spec.shape import Shape

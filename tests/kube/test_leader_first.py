@@ -7,10 +7,10 @@ import pytest
 
 from dledger_kube.objects import group_body, pod
 from dledger_kube.worker_context import unconnected
-from dledger_operator.behaviours import group_loops
-from dledger_operator.behaviours.group_loops import GroupLoops, LeaderFirst
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.leader.role_decision import Decision, RolePatch
+from dledger_operator.behaviors import group_loops
+from dledger_operator.behaviors.group_loops import GroupLoops, LeaderFirst
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.leader.role_decision import Decision, RolePatch
 from dledger_operator.observed_state import Leader
 
 WAIT_S = 10.0

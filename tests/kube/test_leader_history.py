@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dledger_formats.http.status import StoodBecause
 from dledger_kube.objects import NOW, leads, pod, says, silent
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory, PhaseTime
 from dledger_operator.observed_state import Leader, LeaderChange, Victory
 
 PODS = [pod(0), pod(1), pod(2)]

@@ -11,8 +11,8 @@ import pytest
 from dledger_formats.http.status import LeaderView
 from dledger_kube.fake_members import members
 from dledger_kube.objects import NOW, leader_view, pod
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Leader, LeaderChange, Observation
 

@@ -4,7 +4,7 @@ import pytest
 
 from dledger_kube.objects import leads, membership, pod, says, silent
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
+from dledger_operator.behaviors.leader.leadership import disproved, leaders_of_highest_term
 from dledger_operator.observed_state import Leader, Observation
 
 VOTERS = membership()

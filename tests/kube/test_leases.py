@@ -9,14 +9,14 @@ from random import Random
 import pytest
 
 from dledger_kube.lease_store import LeaseStore
-from dledger_operator.behaviours.leases.duties import (
+from dledger_operator.behaviors.leases.duties import (
     NAMESPACE_TERMS,
     REPLICA_TERMS,
     Duties,
     Duty,
 )
-from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
-from dledger_operator.behaviours.leases.lease_turn import DURATION_S_MAX, LeaseTerms
+from dledger_operator.behaviors.leases.lease_keeper import LeaseKeeper
+from dledger_operator.behaviors.leases.lease_turn import DURATION_S_MAX, LeaseTerms
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.config import LeaseNames
 

@@ -12,9 +12,9 @@ from dledger_kube.applied import Applied
 from dledger_kube.objects import IMAGES, NOW, group, group_body
 from dledger_operator import names
 from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.children.reconcile import reconcile
-from dledger_operator.behaviours.founding.founding import FoundingRecords
-from dledger_operator.behaviours.volumes.recreation import recreate_if_outgrown
+from dledger_operator.behaviors.children.reconcile import reconcile
+from dledger_operator.behaviors.founding.founding import FoundingRecords
+from dledger_operator.behaviors.volumes.recreation import recreate_if_outgrown
 from dledger_operator.resources import children, config_map
 from dledger_operator.spec.shape import Shape
 

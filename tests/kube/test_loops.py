@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_operator.behaviours import loops
-from dledger_operator.behaviours.loops import (
+from dledger_operator.behaviors import loops
+from dledger_operator.behaviors.loops import (
     GROUP_PACES,
     TICK_S,
     Pace,

@@ -8,9 +8,9 @@ import pytest
 from dledger_formats.http.status import MembershipRole, StorageState
 from dledger_kube.objects import NOW, member, node_status, observed_group
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.report.member_events import member_events
-from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.report.member_events import member_events
+from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.observed_state import ObservedMember
 
 SILENT = member(2, status=None, ready=False, reason="no answer on port 40912")

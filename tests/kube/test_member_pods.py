@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dledger_kube.objects import STATEFUL_SET_UID, leads, membership, node_status, pod, says
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.member_pods import forged, is_member, overstated
+from dledger_operator.behaviors.leader.member_pods import forged, is_member, overstated
 
 VOTERS = membership(3)
 TERMS = st.lists(st.integers(0, 9), min_size=3, max_size=3)

@@ -14,8 +14,8 @@ from dledger_formats.settings import NodeSettings, variable_name
 from dledger_kube.objects import NOW, group, group_body, node_status
 from dledger_operator import names
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.members.settings_in_force import WantedSettings
-from dledger_operator.behaviours.rolls.permission import Cause, applied_spec, find_held
+from dledger_operator.behaviors.members.settings_in_force import WantedSettings
+from dledger_operator.behaviors.rolls.permission import Cause, applied_spec, find_held
 from dledger_operator.resources import children, config_map, stateful_set
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.member_settings import LIVE_PATHS, without_live

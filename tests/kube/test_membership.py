@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from dledger_kube.objects import group, leader_status, membership, node_status, pod
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
-from dledger_operator.behaviours.members import observe
-from dledger_operator.behaviours.members.membership import recorded_membership, reported_membership
-from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
-from dledger_operator.behaviours.members.scale_steps import next_step
-from dledger_operator.behaviours.steps import SetPods
+from dledger_operator.behaviors.members import observe
+from dledger_operator.behaviors.members.membership import recorded_membership, reported_membership
+from dledger_operator.behaviors.members.observed_members import MemberJudge, MemberReads
+from dledger_operator.behaviors.members.scale_steps import next_step
+from dledger_operator.behaviors.steps import SetPods
 
 PREVIOUS = membership(3)
 FORGED = ["n0", "n1", "n99999999"]

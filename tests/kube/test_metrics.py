@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dledger_formats.http.status import StorageState
 from dledger_kube.objects import NOW, member, node_status, observed_group
-from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviors.context import Context
 from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.conditions import of_group
 from dledger_operator.metrics import ENDPOINTS_WRONG_S_MIN, OperatorMetrics
@@ -148,8 +148,8 @@ def test_a_conflict_is_no_failure() -> None:
     Context.count_failure(context, "scale", ValueError("a bug"))
 
     read = samples(metrics)
-    assert read["dledger_operator_conflicts_total"] == [({"behaviour": "scale"}, 1.0)]
-    assert read["dledger_operator_failures_total"] == [({"behaviour": "scale"}, 2.0)]
+    assert read["dledger_operator_conflicts_total"] == [({"behavior": "scale"}, 1.0)]
+    assert read["dledger_operator_failures_total"] == [({"behavior": "scale"}, 2.0)]
 
 
 def test_the_series_of_a_deleted_group_are_removed() -> None:

@@ -6,7 +6,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import group, leads, membership, pod, says, silent
 from dledger_kube.pod_store import PodStore
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.leader.follow_leader import (
+from dledger_operator.behaviors.leader.follow_leader import (
     CLOCK_S,
     LOOK_AGAIN_S,
     NOT_FOLLOWING_S_MAX,

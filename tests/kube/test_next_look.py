@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from dledger_kube.objects import group
-from dledger_operator.behaviours.children.next_look import UNSETTLED_S, WAITING_S, next_look_s
-from dledger_operator.behaviours.children.ownership import NAME_TAKEN
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.rolls.permission import Cause, Held
+from dledger_operator.behaviors.children.next_look import UNSETTLED_S, WAITING_S, next_look_s
+from dledger_operator.behaviors.children.ownership import NAME_TAKEN
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.rolls.permission import Cause, Held
 from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape

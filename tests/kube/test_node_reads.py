@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from dledger_kube.objects import pod
-from dledger_operator.behaviours.handover.node_reads import NodeReads
-from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviors.handover.node_reads import NodeReads
+from dledger_operator.behaviors.handover.nodes import Nodes
 from dledger_operator.clients.kubernetes import NODES_AT_ONCE, KubeApi
 
 Body = dict[str, Any]

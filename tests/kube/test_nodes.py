@@ -6,7 +6,7 @@ import pytest
 
 from dledger_kube.objects import pod
 from dledger_operator.api_objects import Toleration
-from dledger_operator.behaviours.handover.nodes import Nodes, node_view
+from dledger_operator.behaviors.handover.nodes import Nodes, node_view
 
 ANY_TIME = Toleration(key="node.kubernetes.io/not-ready", operator="Exists", ends=True)
 

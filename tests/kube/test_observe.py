@@ -2,7 +2,7 @@
 
 from dledger_kube.fake_members import members
 from dledger_kube.objects import pod
-from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviors.members import observe
 
 
 async def test_a_silent_member_does_not_hide_the_answers_of_the_others() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_kube.objects import NOW, group, membership, node_status, pod
 from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
-from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
+from dledger_operator.behaviors.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.problem import Problem
 
 JUDGE = MemberJudge(group(), membership())

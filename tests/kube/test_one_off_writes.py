@@ -9,7 +9,7 @@ import pytest
 from dledger_kube.one_off_world import Object, OneOffWorld
 from dledger_kube.replace_world import ReplaceWorld, replace_body
 from dledger_kube.switchover_world import SwitchoverWorld, switchover_body
-from dledger_operator.behaviours.report.number_changes import differ_in_numbers_only
+from dledger_operator.behaviors.report.number_changes import differ_in_numbers_only
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from dledger_kube.cluster import API, Namespace
 from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import Operated, operated
 from dledger_operator import names
-from dledger_operator.behaviours.children.planned import NO_VERSION
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviors.children.planned import NO_VERSION
+from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 

@@ -8,9 +8,9 @@ import pytest
 from dledger_kube.objects import IMAGES, NOW, group_body, node_status
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, SettingsView, StatefulSetView
-from dledger_operator.behaviours.children.reconcile import reconcile
-from dledger_operator.behaviours.members.settings_in_force import WantedSettings
-from dledger_operator.behaviours.rolls.permission import Cause, Held, applied_spec, find_held
+from dledger_operator.behaviors.children.reconcile import reconcile
+from dledger_operator.behaviors.members.settings_in_force import WantedSettings
+from dledger_operator.behaviors.rolls.permission import Cause, Held, applied_spec, find_held
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.images import ImageDefaults

@@ -6,8 +6,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_operator.behaviours.loops import TICK_S
-from dledger_operator.behaviours.phases import GROUPS_PER_PHASE, PHASE_S, PHASES_MAX, Phases
+from dledger_operator.behaviors.loops import TICK_S
+from dledger_operator.behaviors.phases import GROUPS_PER_PHASE, PHASE_S, PHASES_MAX, Phases
 
 
 @given(st.integers(0, 2 * GROUPS_PER_PHASE * PHASES_MAX))

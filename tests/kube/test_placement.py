@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_operator.behaviours.handover.candidates import Candidate, Candidates
-from dledger_operator.behaviours.handover.placement import (
+from dledger_operator.behaviors.handover.candidates import Candidate, Candidates
+from dledger_operator.behaviors.handover.placement import (
     Move,
     Place,
     PlacementState,
@@ -21,7 +21,7 @@ from dledger_operator.behaviours.handover.placement import (
     decide,
     moved_back,
 )
-from dledger_operator.behaviours.steps import Wait
+from dledger_operator.behaviors.steps import Wait
 from dledger_operator.observed_state import Leader
 from dledger_operator.problem import Problem
 from dledger_operator.spec.preferred_leader import PreferredLeader

@@ -10,8 +10,8 @@ from dledger_kube.objects import IMAGES, NOW, audit_body, group, group_body
 from dledger_kube.wrong_specs.pods import sidecar
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.children.reconcile import reconcile
-from dledger_operator.behaviours.rolls.permission import applied_spec
+from dledger_operator.behaviors.children.reconcile import reconcile
+from dledger_operator.behaviors.rolls.permission import applied_spec
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.resources import audit_job, children, client_service, stateful_set
 from dledger_operator.spec.audit_request import AuditRequest

@@ -6,7 +6,7 @@ from api_server.client import RefusedError as ServerRefusedError
 from dledger_kube.cluster import Namespace, Object, parsed
 from dledger_kube.objects import IMAGES, NOW
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError, EvictionRefusedError
 from dledger_operator.clients.kubernetes import KubeApi
 

@@ -14,8 +14,8 @@ from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster
 from dledger_operator import names
-from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
-from dledger_operator.behaviours.rolls.permission import Cause
+from dledger_operator.behaviors.children.reconcile import ReconcileResult, reconcile
+from dledger_operator.behaviors.rolls.permission import Cause
 from dledger_operator.clients.kubernetes import KubeApi
 
 pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]

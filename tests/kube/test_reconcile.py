@@ -15,8 +15,8 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
-from dledger_operator.behaviours.children.planned import NO_VERSION
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviors.children.planned import NO_VERSION
+from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.clients.errors import (
     ConflictError,
     KubeError,

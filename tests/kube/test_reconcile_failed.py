@@ -15,14 +15,14 @@ from dledger_kube.objects import NOW, group_body, membership
 from dledger_kube.worker_context import unconnected
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, Manifest
-from dledger_operator.behaviours.children.reconcile_failed import (
+from dledger_operator.behaviors.children.reconcile_failed import (
     MESSAGE_LENGTH_MAX,
     problem_of,
 )
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.lasting_failure import LASTS_S
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.report.group_reporter import GATHERING_S_MAX
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.lasting_failure import LASTS_S
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.report.group_reporter import GATHERING_S_MAX
 from dledger_operator.clients.errors import (
     ConflictError,
     InvalidError,

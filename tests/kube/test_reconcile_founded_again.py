@@ -3,7 +3,7 @@
 from dledger_kube.applied import Applied
 from dledger_kube.objects import IMAGES, NOW, group, group_body, pod
 from dledger_operator.api_objects import ChildView, OwnerView, SettingsView, VolumeClaimView
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.resources import config_map
 from dledger_operator.spec.shape import Shape
 

@@ -10,7 +10,7 @@ import pytest
 from api_server.client import ApiServer
 from dledger_kube.cluster import API, Namespace, Object, parsed
 from dledger_kube.objects import IMAGES, NOW
-from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
+from dledger_operator.behaviors.children.reconcile import ReconcileResult, reconcile
 from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.resources import config_map

@@ -8,7 +8,7 @@ from api_server.client import ApiServer
 from api_server.server import child
 from dledger_kube.cluster import API, Namespace, Object
 from dledger_kube.objects import IMAGES, NOW
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 from tools.groups.ports import free_ports

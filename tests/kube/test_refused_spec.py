@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_kube.objects import IMAGES, NOW, group_body
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.spec.accepted import AcceptedSpec
 
 CHOICES: dict[str, Any] = {

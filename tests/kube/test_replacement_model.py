@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dledger_kube.objects import NOW
 from dledger_kube.one_off_world import Operators
 from dledger_kube.replace_world import ReplaceWorld, replace_body
-from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
+from dledger_operator.behaviors.replacement.replacement import ReplaceWorker
 
 MEMBERS = tuple(f"n{ordinal}" for ordinal in range(5))
 TIMEOUT_S = 120.0

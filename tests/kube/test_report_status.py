@@ -10,8 +10,8 @@ import pytest
 from dledger_formats.http.status import FlushDiskType
 from dledger_kube.objects import NOW, group_body, leader_status, member, node_status, observed_group
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.report.status import (
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.report.status import (
     StatusReporter,
     build_status,
     leader_change_to_json,

@@ -8,12 +8,12 @@ import pytest
 from dledger_kube.objects import IMAGES, group_body
 from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import TokenSecretView
-from dledger_operator.behaviours.admin_tokens.group_tokens import REFUSED, TAKEN, GroupTokens
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.report.group_reporter import GroupReporter
+from dledger_operator.behaviors.admin_tokens.group_tokens import REFUSED, TAKEN, GroupTokens
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.report.event_recorder import EventNote
+from dledger_operator.behaviors.report.group_reporter import GroupReporter
 from dledger_operator.clients.errors import KubeError, RefusedError
 from dledger_operator.resources.event import WARNING
 

@@ -14,9 +14,9 @@ from lightkube import ApiError
 
 from dledger_kube.lease_store import LeaseStore
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
-from dledger_operator.behaviours.leases.duties import NAMESPACE_TERMS, REPLICA_TERMS
-from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
-from dledger_operator.behaviours.leases.lease_turn import LeaseTerms
+from dledger_operator.behaviors.leases.duties import NAMESPACE_TERMS, REPLICA_TERMS
+from dledger_operator.behaviors.leases.lease_keeper import LeaseKeeper
+from dledger_operator.behaviors.leases.lease_turn import LeaseTerms
 from dledger_operator.clients import connection
 from dledger_operator.clients.errors import UnavailableError
 from dledger_sim.simulated_loop import SimulatedLoop

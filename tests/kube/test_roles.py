@@ -18,13 +18,13 @@ from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, OwnerView, PodView
-from dledger_operator.behaviours.children.roles import (
+from dledger_operator.behaviors.children.roles import (
     conflict,
     differ,
     roles_in_force,
     to_apply,
 )
-from dledger_operator.behaviours.leader.role_decision import decide
+from dledger_operator.behaviors.leader.role_decision import decide
 from dledger_operator.resources import client_service
 from dledger_operator.spec.group import Group, Roles
 

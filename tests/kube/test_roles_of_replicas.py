@@ -11,8 +11,8 @@ from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
 from dledger_kube.worker_context import unconnected
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, Manifest, OwnerView
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.leader.follow_leader import HEAD_START_S, STANDING_BY_GAP_S
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.leader.follow_leader import HEAD_START_S, STANDING_BY_GAP_S
 from dledger_operator.clients.errors import ConflictError, KubeError, UnavailableError
 from dledger_operator.resources import client_service
 from dledger_operator.spec.group import Group

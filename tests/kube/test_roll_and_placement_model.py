@@ -11,8 +11,8 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dledger_operator.behaviours.handover.candidates import Candidate, Candidates
-from dledger_operator.behaviours.handover.placement import (
+from dledger_operator.behaviors.handover.candidates import Candidate, Candidates
+from dledger_operator.behaviors.handover.placement import (
     Decision,
     Move,
     Place,
@@ -20,8 +20,8 @@ from dledger_operator.behaviours.handover.placement import (
     Stay,
     decide,
 )
-from dledger_operator.behaviours.rolls.roll_steps import ReplacePod, RollPod, RollState, next_step
-from dledger_operator.behaviours.steps import HandOver, Wait
+from dledger_operator.behaviors.rolls.roll_steps import ReplacePod, RollPod, RollState, next_step
+from dledger_operator.behaviors.steps import HandOver, Wait
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.preferred_leader import PreferredLeader
 

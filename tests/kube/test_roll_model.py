@@ -14,8 +14,8 @@ import pytest
 
 from dledger_kube.objects import group
 from dledger_kube.rolling_world import BAD, RollingWorld
-from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.rolls.roll import Roller
+from dledger_operator.behaviors.report.event_recorder import EventNote
+from dledger_operator.behaviors.rolls.roll import Roller
 from dledger_operator.observed_state import Membership
 
 ROUNDS = 40

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dledger_operator.behaviours.rolls.roll_steps import (
+from dledger_operator.behaviors.rolls.roll_steps import (
     LAG_ENTRIES_MAX,
     LATE_S_MIN,
     READY_S_MIN,
@@ -17,7 +17,7 @@ from dledger_operator.behaviours.rolls.roll_steps import (
     next_step,
     unproven,
 )
-from dledger_operator.behaviours.steps import HandOver, Wait
+from dledger_operator.behaviors.steps import HandOver, Wait
 from dledger_operator.problem import Problem
 
 WHY = "flush SyncFlush to AsyncFlush"

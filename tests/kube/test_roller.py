@@ -9,9 +9,9 @@ import pytest
 from dledger_kube.objects import group, pod
 from dledger_kube.rolling_world import BAD, HUNG, RollingWorld
 from dledger_operator.api_objects import CreationFailure, PodView
-from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.rolls.readiness import LastProblems
-from dledger_operator.behaviours.rolls.roll import Roller
+from dledger_operator.behaviors.report.event_recorder import EventNote
+from dledger_operator.behaviors.rolls.readiness import LastProblems
+from dledger_operator.behaviors.rolls.roll import Roller
 from dledger_operator.clients.errors import RefusedError
 from dledger_operator.observed_state import Membership
 from dledger_operator.problem import Problem

@@ -14,8 +14,8 @@ import pytest
 from dledger_kube.objects import group
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
-from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviors.members.scale import Scaler
+from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.observed_state import Membership
 

@@ -9,10 +9,10 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import IMAGES, group_body, membership, node_status, pod
 from dledger_kube.scaling_world import ScalingWorld
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
-from dledger_operator.behaviours.members.steps import ChangeMember, Step
-from dledger_operator.behaviours.steps import HandOver, SetPods, Wait
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.members.scale_steps import ScaleState, next_step
+from dledger_operator.behaviors.members.steps import ChangeMember, Step
+from dledger_operator.behaviors.steps import HandOver, SetPods, Wait
 from dledger_operator.problem import Problem
 
 FIVE = {"n0", "n1", "n2", "n3", "n4"}

@@ -12,8 +12,8 @@ from dledger_formats.settings import ARCHIVE, GroupState, NodeSettings
 from dledger_kube.objects import IMAGES, group, node_status
 from dledger_operator import names
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.rolls.permission import Cause, Held, keep_pod_template
-from dledger_operator.behaviours.rolls.pods_to_roll import is_blank
+from dledger_operator.behaviors.rolls.permission import Cause, Held, keep_pod_template
+from dledger_operator.behaviors.rolls.pods_to_roll import is_blank
 from dledger_operator.problem import Problem
 from dledger_operator.resources import seed, stateful_set
 from dledger_operator.spec.group import Group

@@ -6,9 +6,9 @@ import pytest
 
 from dledger_kube.objects import IMAGES, NOW, group_body, pod
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leader.leader_history import LeaderHistory
 from dledger_operator.observed_state import LeaderChange
 
 CHANGE = LeaderChange(from_member="", to_member="n1", term=1, reason="FirstLeader", at=NOW)

@@ -14,9 +14,9 @@ from api_server.client import ApiServer
 from dledger_kube.cluster import Namespace
 from dledger_kube.operated import Operated, operated
 from dledger_kube.operator_account import grant_role
-from dledger_operator.behaviours import served_namespaces
-from dledger_operator.behaviours.served_namespaces import REFUSED_S_MAX, ServedNamespaces
-from dledger_operator.behaviours.watch_check import LOOK_S, WatchCheck
+from dledger_operator.behaviors import served_namespaces
+from dledger_operator.behaviors.served_namespaces import REFUSED_S_MAX, ServedNamespaces
+from dledger_operator.behaviors.watch_check import LOOK_S, WatchCheck
 from dledger_operator.clients.errors import (
     NotFoundError,
     PartlyRefusedError,

@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 import pytest
 
 from dledger_kube.objects import NOW, leads, pod
-from dledger_operator.behaviours.handover.candidates import Candidate, Candidates
-from dledger_operator.behaviours.handover.placement import Move, Place, PlacementState, decide
-from dledger_operator.behaviours.handover.settling import (
+from dledger_operator.behaviors.handover.candidates import Candidate, Candidates
+from dledger_operator.behaviors.handover.placement import Move, Place, PlacementState, decide
+from dledger_operator.behaviors.handover.settling import (
     LOSS_AGE_MAX,
     SETTLE_S_MAX,
     recent_losses,
     settle_s,
 )
-from dledger_operator.behaviours.leader.leader_history import CHANGES_MAX, LeaderHistory
-from dledger_operator.behaviours.steps import Wait
+from dledger_operator.behaviors.leader.leader_history import CHANGES_MAX, LeaderHistory
+from dledger_operator.behaviors.steps import Wait
 from dledger_operator.observed_state import Leader, LeaderChange, Victory
 from dledger_operator.spec.preferred_leader import PreferredLeader
 

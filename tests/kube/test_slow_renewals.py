@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from dledger_kube.lease_store import LeaseStore
-from dledger_operator.behaviours.leases.duties import REPLICA_TERMS
-from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
+from dledger_operator.behaviors.leases.duties import REPLICA_TERMS
+from dledger_operator.behaviors.leases.lease_keeper import LeaseKeeper
 from dledger_sim.simulated_loop import SimulatedLoop
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dledger_kube.objects import NOW, member
-from dledger_operator.behaviours.founding.startup_grace import GRACE_PERIOD, StartupGracePeriod
+from dledger_operator.behaviors.founding.startup_grace import GRACE_PERIOD, StartupGracePeriod
 
 ALL_READY = (member(0), member(1), member(2))
 ONE_NOT_READY = (member(0), member(1), member(2, ready=False))

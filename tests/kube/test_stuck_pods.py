@@ -7,10 +7,10 @@ import pytest
 
 from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
+from dledger_operator.behaviors.group_snapshot import GroupSnapshot
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.members.observed_members import MemberJudge, MemberReads
 
 DELETE_NODE = "delete its Node, or give it the taint"
 FOREIGN = ("example.com/protect",)

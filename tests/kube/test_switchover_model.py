@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dledger_kube.one_off_world import Operators
 from dledger_kube.switchover_world import SwitchoverWorld, switchover_body
-from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
+from dledger_operator.behaviors.handover.switchover import SwitchoverWorker
 
 MEMBERS = ("n0", "n1", "n2")
 TIMEOUT_S = 30.0

@@ -8,8 +8,8 @@ import pytest
 
 from dledger_kube.objects import group_body
 from dledger_kube.switchover_world import SwitchoverWorld, switchover_body
-from dledger_operator.behaviours.one_off import order
-from dledger_operator.behaviours.one_off.stepped import ENDED_PHASES
+from dledger_operator.behaviors.one_off import order
+from dledger_operator.behaviors.one_off.stepped import ENDED_PHASES
 
 TURNS_MAX = 2000
 

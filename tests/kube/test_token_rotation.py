@@ -13,8 +13,8 @@ from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import NOW, group, node_status
 from dledger_operator.api_objects import TokenEntry, TokenPhase
-from dledger_operator.behaviours.admin_tokens.group_tokens import make_token
-from dledger_operator.behaviours.admin_tokens.rotation import (
+from dledger_operator.behaviors.admin_tokens.group_tokens import make_token
+from dledger_operator.behaviors.admin_tokens.rotation import (
     CONFIRMED_WITHIN,
     STILL_VALID,
     next_entry,

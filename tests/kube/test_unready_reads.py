@@ -12,10 +12,10 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import NOW, group, group_body, membership, node_status, pod
 from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
-from dledger_operator.behaviours.children.reconcile import ReconcileResult
-from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.loops import GROUP_PACES, LASTING_S_MAX, WAITING_INTERVAL_S
+from dledger_operator.behaviors.children.reconcile import ReconcileResult
+from dledger_operator.behaviors.group_worker import GroupWorker
+from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.loops import GROUP_PACES, LASTING_S_MAX, WAITING_INTERVAL_S
 from dledger_operator.clients.errors import UnavailableError
 
 PACE = GROUP_PACES["observe"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.rolls.permission import (
+from dledger_operator.behaviors.rolls.permission import (
     Cause,
     applied_spec,
     closed_window,

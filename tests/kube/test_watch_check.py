@@ -15,7 +15,7 @@ from dledger_kube.cluster import API
 from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
 from dledger_kube.operated import Operated, operated
 from dledger_operator import names
-from dledger_operator.behaviours.watch_check import (
+from dledger_operator.behaviors.watch_check import (
     BEHIND_S_MAX,
     FORGET_S,
     LOOK_S,

@@ -15,8 +15,8 @@ import pytest
 from dledger_kube.worker_context import without_server
 from dledger_operator import watching
 from dledger_operator.api_patience import EndlessBackoffs
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.served_namespaces import ServedNamespaces
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.served_namespaces import ServedNamespaces
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.config import OperatorSettings
 from dledger_operator.probes import Probes

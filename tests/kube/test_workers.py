@@ -10,8 +10,8 @@ import pytest
 
 from dledger_kube.objects import audit_body, group_body, observed_group
 from dledger_kube.worker_context import DownApi, without_server
-from dledger_operator.behaviours.leases.duties import Duties, Duty
-from dledger_operator.behaviours.workers import WorkerFailedError, Workers
+from dledger_operator.behaviors.leases.duties import Duties, Duty
+from dledger_operator.behaviors.workers import WorkerFailedError, Workers
 from dledger_operator.canary_metrics import Outcome
 from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.clients.member_http import MemberHttpClient
@@ -233,7 +233,7 @@ async def test_a_crashed_worker_fails_the_liveness_check(
     async def break_down(_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("dledger_operator.behaviours.group_worker.GroupWorker.run", break_down)
+    monkeypatch.setattr("dledger_operator.behaviors.group_worker.GroupWorker.run", break_down)
     workers.group_changed(group_body())
     await asyncio.sleep(0)
 
@@ -250,12 +250,12 @@ async def test_a_turn_that_never_ends_fails_the_liveness_check(
         began.set()
         await never.wait()
 
-    monkeypatch.setattr("dledger_operator.behaviours.group_worker.GroupWorker._observe", hang)
+    monkeypatch.setattr("dledger_operator.behaviors.group_worker.GroupWorker._observe", hang)
     workers.group_changed(group_body())
     await began.wait()
     assert workers.check()["groups"] == 1
 
-    monkeypatch.setattr("dledger_operator.behaviours.workers.TURN_S_MAX", 0.0)
+    monkeypatch.setattr("dledger_operator.behaviors.workers.TURN_S_MAX", 0.0)
     with pytest.raises(WorkerFailedError, match="air/flights: observe: its turn lasts longer"):
         workers.check()
 

@@ -63,7 +63,7 @@ def build(group: Group, shape: Shape) -> Manifest:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(group.name)},
             # A StatefulSet that is deleted or scaled by hand must not take the log with it; what
-            # `storage.retain` asks for is done by `behaviours.volumes.claim_owners` and scaling.
+            # `storage.retain` asks for is done by `behaviors.volumes.claim_owners` and scaling.
             "persistentVolumeClaimRetentionPolicy": {
                 "whenDeleted": "Retain",
                 "whenScaled": "Retain",

@@ -17,9 +17,9 @@ from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState
 from dledger_operator import names
 from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.founding import founded_again
-from dledger_operator.behaviours.founding.founded_again import IN_FLIGHT_S_MAX
-from dledger_operator.behaviours.founding.founding import (
+from dledger_operator.behaviors.founding import founded_again
+from dledger_operator.behaviors.founding.founded_again import IN_FLIGHT_S_MAX
+from dledger_operator.behaviors.founding.founding import (
     FoundingRecords,
     find_shape,
     is_founded_again,

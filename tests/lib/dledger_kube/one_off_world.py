@@ -13,9 +13,9 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import IMAGES, NOW, group_body
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.one_off.worker import OneOffWorker
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.one_off.worker import OneOffWorker
 from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.metrics import OperatorMetrics
 

@@ -15,7 +15,7 @@ from dledger_kube.objects import STATEFUL_SET_UID, node_status, pod
 from dledger_kube.one_off_world import Object, OneOffWorld, one_off_body
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
+from dledger_operator.behaviors.replacement.replacement import ReplaceWorker
 from dledger_operator.clients.errors import ConflictError, MemberSilentError, NotFoundError
 from dledger_operator.problem import Problem
 

@@ -13,7 +13,7 @@ from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator import names
 from dledger_operator.api_objects import StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.members.scale_steps import ScaleState
+from dledger_operator.behaviors.members.scale_steps import ScaleState
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape

@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.pod_store import PodStore
 from dledger_operator.api_objects import ChildView, PodView
-from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
-from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
+from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
 from dledger_operator.clients.errors import KubeError, UnavailableError
 from dledger_operator.observed_state import Membership, Observation
 from dledger_operator.spec.group import Group

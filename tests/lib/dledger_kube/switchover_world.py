@@ -10,7 +10,7 @@ from dledger_formats.protocol.leadership_transfer import LeadershipTransferRespo
 from dledger_kube.objects import STATEFUL_SET_UID, group_body, node_status, pod
 from dledger_kube.one_off_world import Object, OneOffWorld, one_off_body
 from dledger_operator.api_objects import EndpointView, PodView, StatefulSetView
-from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
+from dledger_operator.behaviors.handover.switchover import SwitchoverWorker
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.revision import Revision

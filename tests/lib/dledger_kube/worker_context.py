@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from dledger_kube.objects import IMAGES, NOW
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leases.duties import Duties
-from dledger_operator.behaviours.phases import Phases
-from dledger_operator.behaviours.report.event_recorder import EventRecorder
+from dledger_operator.behaviors.context import Context
+from dledger_operator.behaviors.handover.nodes import Nodes
+from dledger_operator.behaviors.leases.duties import Duties
+from dledger_operator.behaviors.phases import Phases
+from dledger_operator.behaviors.report.event_recorder import EventRecorder
 from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.clients.kubernetes import KubeApi
