@@ -57,6 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how long the disk of a member stalls (-m storage)",
     )
     parser.addoption(
+        "--trouble-seconds",
+        type=float,
+        default=10.0,
+        help="how long the API server has changing faults (tests/kube/test_long_api_trouble.py)",
+    )
+    parser.addoption(
         "--power-cuts",
         type=int,
         default=100,
