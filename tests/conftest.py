@@ -11,6 +11,51 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+OPTIONS: list[tuple[str, float, str]] = [
+    (
+        "--leader-kills",
+        5,
+        "number of times that the end-to-end test deletes the leader's pod under load",
+    ),
+    (
+        "--rounds",
+        0,
+        "number of times that an end-to-end test repeats a planned change; 0: its own number",
+    ),
+    ("--fuzz-seed", 1, "seed of the hostile inputs"),
+    ("--fuzz-inputs", 1_000_000, "total number of hostile inputs for the decoders"),
+    ("--power-cuts", 100, "total number of power cuts of stores (-m powercut)"),
+    (
+        "--kills",
+        100,
+        "total number of times that a store's writer is killed (-m storefaults)",
+    ),
+    ("--crash-states", 20_000, "total number of crash states that are checked (-m storefaults)"),
+    (
+        "--corruptions",
+        5_000,
+        "total number of corruptions of a store's bytes (-m storefaults)",
+    ),
+    (
+        "--block-faults",
+        200,
+        "number of cells checked in the grid of one-block faults (-m storefaults); 0: all",
+    ),
+    (
+        "--flood-seconds",
+        12.0,
+        "duration of a flood of hostile connections to a leader (-m fuzz); cut off every 5 s",
+    ),
+    ("--stall-seconds", 15.0, "how long the disk of a member stalls (-m storage)"),
+    (
+        "--trouble-seconds",
+        10.0,
+        "how long the API server has changing faults (tests/kube/test_long_api_trouble.py)",
+    ),
+]
+"""Options that are numbers: name, default and meaning."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let `--sample` choose tests, and MUST_RUN fail a run in which all are skipped."""
     config.pluginmanager.register(samples)
@@ -25,70 +70,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the pages of docs/ that show what a real server answers",
     )
-    parser.addoption(
-        "--leader-kills",
-        type=int,
-        default=5,
-        help="number of times that the end-to-end test deletes the leader's pod under load",
-    )
-    parser.addoption(
-        "--rounds",
-        type=int,
-        default=0,
-        help="number of times that an end-to-end test repeats a planned change; 0: its own number",
-    )
-    parser.addoption(
-        "--fuzz-inputs",
-        type=int,
-        default=1_000_000,
-        help="total number of hostile inputs for the decoders",
-    )
-    parser.addoption("--fuzz-seed", type=int, default=1, help="seed of the hostile inputs")
-    parser.addoption(
-        "--flood-seconds",
-        type=float,
-        default=12.0,
-        help="duration of a flood of hostile connections to a leader (-m fuzz); cut off every 5 s",
-    )
-    parser.addoption(
-        "--stall-seconds",
-        type=float,
-        default=15.0,
-        help="how long the disk of a member stalls (-m storage)",
-    )
-    parser.addoption(
-        "--trouble-seconds",
-        type=float,
-        default=10.0,
-        help="how long the API server has changing faults (tests/kube/test_long_api_trouble.py)",
-    )
-    parser.addoption(
-        "--power-cuts",
-        type=int,
-        default=100,
-        help="total number of power cuts of stores (-m powercut)",
-    )
-    parser.addoption(
-        "--kills",
-        type=int,
-        default=100,
-        help="total number of times that a store's writer is killed (-m storefaults)",
-    )
-    parser.addoption(
-        "--crash-states",
-        type=int,
-        default=20_000,
-        help="total number of crash states that are checked (-m storefaults)",
-    )
-    parser.addoption(
-        "--corruptions",
-        type=int,
-        default=5_000,
-        help="total number of corruptions of a store's bytes (-m storefaults)",
-    )
-    parser.addoption(
-        "--block-faults",
-        type=int,
-        default=200,
-        help="number of cells checked in the grid of one-block faults (-m storefaults); 0: all",
-    )
+    for name, default, meaning in OPTIONS:
+        parser.addoption(name, type=type(default), default=default, help=meaning)

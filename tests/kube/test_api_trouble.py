@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 
@@ -16,13 +16,13 @@ import pytest
 
 from api_server.client import ApiServer
 from dledger_kube.cluster import API
-from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
+from dledger_kube.faulty_proxy import FaultyProxy
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_operator.api_patience import BACKOFF_S_MAX, EndlessBackoffs
 from dledger_operator.watching import kopf_settings
 
-pytest_plugins = ["api_server.fixtures"]
+pytest_plugins = ["api_server.fixtures", "dledger_kube.behind_proxy"]
 
 RIGHT_S_MAX = 3.0
 """How soon labels must be right after the server's return."""
@@ -35,20 +35,6 @@ STOPPED_S_MAX = 3.0
 APPS = "/apis/apps/v1"
 
 Fault = Callable[[FaultyProxy], Awaitable[None]]
-
-
-@pytest.fixture
-async def proxy(api_server: ApiServer) -> AsyncIterator[FaultyProxy]:
-    async with faulty_proxy(api_server) as started:
-        yield started
-
-
-@pytest.fixture
-async def cluster(
-    api_server: ApiServer, proxy: FaultyProxy, tmp_path: Path
-) -> AsyncIterator[Cluster]:
-    async with operated(api_server, tmp_path, members=3, through=proxy) as parts:
-        yield Cluster(*parts)
 
 
 def test_requests_are_repeated_without_an_end_and_soon_enough() -> None:

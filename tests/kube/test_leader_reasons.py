@@ -10,21 +10,15 @@ from pathlib import Path
 import pytest
 
 from api_server.client import ApiServer
-from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
+from dledger_kube.faulty_proxy import FaultyProxy
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 
-pytest_plugins = ["api_server.fixtures"]
+pytest_plugins = ["api_server.fixtures", "dledger_kube.behind_proxy"]
 
 AWAY_S = 3.0
 """How long the API server or the operator is away: the input of two tests."""
 TOLD = {"former_leader_id": "n1", "silent_ms": 1200, "election_ms": 300, "leading_ms": 0}
-
-
-@pytest.fixture
-async def proxy(api_server: ApiServer) -> AsyncIterator[FaultyProxy]:
-    async with faulty_proxy(api_server) as started:
-        yield started
 
 
 @pytest.fixture

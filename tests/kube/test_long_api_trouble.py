@@ -7,19 +7,16 @@ faults; members are faked.
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from api_server.client import ApiServer
 from dledger_kube.cluster import API
-from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
-from dledger_kube.operated import operated
+from dledger_kube.faulty_proxy import FaultyProxy
 from dledger_kube.played import Cluster, led_by
 from dledger_operator import names
 
-pytest_plugins = ["api_server.fixtures"]
+pytest_plugins = ["api_server.fixtures", "dledger_kube.behind_proxy"]
 
 APPS = "/apis/apps/v1"
 RIGHT_S_MAX = 3.0
@@ -29,20 +26,6 @@ TRAINS_SERVICES = [
 ]
 PARTS = 10
 """How many faults follow each other in the trouble's time."""
-
-
-@pytest.fixture
-async def proxy(api_server: ApiServer) -> AsyncIterator[FaultyProxy]:
-    async with faulty_proxy(api_server) as started:
-        yield started
-
-
-@pytest.fixture
-async def cluster(
-    api_server: ApiServer, proxy: FaultyProxy, tmp_path: Path
-) -> AsyncIterator[Cluster]:
-    async with operated(api_server, tmp_path, members=3, through=proxy) as parts:
-        yield Cluster(*parts)
 
 
 def create_trains(cluster: Cluster) -> None:

@@ -1,7 +1,6 @@
 """Watches that tell nothing, found by comparing LISTs with what was told."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from api_server.client import ApiServer
 from dledger_kube.cluster import API
-from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
+from dledger_kube.faulty_proxy import FaultyProxy
 from dledger_kube.operated import Operated, operated
 from dledger_operator import names
 from dledger_operator.behaviors.watch_check import (
@@ -23,7 +22,7 @@ from dledger_operator.behaviors.watch_check import (
     WatchCheck,
 )
 
-pytest_plugins = ["api_server.fixtures"]
+pytest_plugins = ["api_server.fixtures", "dledger_kube.behind_proxy"]
 
 
 def event(uid: str, version: int, kind: str | None = "MODIFIED") -> dict[str, Any]:
@@ -146,12 +145,6 @@ def test_the_probe_fails_once_a_watch_has_been_silent_for_long() -> None:
 
     with pytest.raises(WatchBehindError, match="Group has missed a change for 3"):
         server.check.check()
-
-
-@pytest.fixture
-async def proxy(api_server: ApiServer) -> AsyncIterator[FaultyProxy]:
-    async with faulty_proxy(api_server) as started:
-        yield started
 
 
 async def test_a_watch_of_a_real_server_that_falls_silent_is_told_by_a_metric(

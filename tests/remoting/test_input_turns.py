@@ -24,27 +24,13 @@ from dledger_wire.listener import (
     metadata_request,
     until,
 )
-
-
-class Loop:
-    """An event loop whose turns the test runs, and a clock that only work moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.due: list[Callable[[], None]] = []
-
-    def turn(self) -> float:
-        """Run what is due; return how long it took."""
-        began_s, (due, self.due) = self.now_s, (self.due, [])
-        for run in due:
-            run()
-        return self.now_s - began_s
+from dledger_wire.turning_loop import TurningLoop
 
 
 class Sender:
     """A connection with input of this many parts."""
 
-    def __init__(self, loop: Loop, parts: int, cost_s: float = SLICE_S / 2) -> None:
+    def __init__(self, loop: TurningLoop, parts: int, cost_s: float = SLICE_S / 2) -> None:
         self.loop, self.parts, self.cost_s = loop, parts, cost_s
         self.on_part: Callable[[], None] = lambda: None
 
@@ -56,20 +42,22 @@ class Sender:
 
 
 @pytest.fixture
-def loop() -> Loop:
-    return Loop()
+def loop() -> TurningLoop:
+    return TurningLoop()
 
 
 @pytest.fixture
-def turns(loop: Loop) -> InputTurns:
+def turns(loop: TurningLoop) -> InputTurns:
     return turns_of(loop)
 
 
-def turns_of(loop: Loop) -> InputTurns:
+def turns_of(loop: TurningLoop) -> InputTurns:
     return InputTurns(lambda run: loop.due.append(run), lambda: loop.now_s)
 
 
-def test_input_is_handled_at_once_while_the_turn_has_time(loop: Loop, turns: InputTurns) -> None:
+def test_input_is_handled_at_once_while_the_turn_has_time(
+    loop: TurningLoop, turns: InputTurns
+) -> None:
     sender = Sender(loop, 2)
 
     turns.ready(sender)
@@ -77,7 +65,9 @@ def test_input_is_handled_at_once_while_the_turn_has_time(loop: Loop, turns: Inp
     assert sender.parts == 0
 
 
-def test_no_turn_begins_with_more_input_than_its_slice(loop: Loop, turns: InputTurns) -> None:
+def test_no_turn_begins_with_more_input_than_its_slice(
+    loop: TurningLoop, turns: InputTurns
+) -> None:
     senders = [Sender(loop, 5) for _ in range(20)]
     for sender in senders:
         turns.ready(sender)
@@ -96,7 +86,7 @@ def test_input_before_and_behind_the_slice_of_a_turn_counts_with_it(
     entries: list[tuple[str, int]],
 ) -> None:
     """Reads let connections go on anywhere in a turn, so input took two slices of it."""
-    loop = Loop()
+    loop = TurningLoop()
     turns = turns_of(loop)
     for place, parts in entries:
         began_s = loop.now_s
@@ -108,7 +98,7 @@ def test_input_before_and_behind_the_slice_of_a_turn_counts_with_it(
         assert loop.now_s - began_s <= 1.5 * SLICE_S
 
 
-def test_clients_take_turns(loop: Loop, turns: InputTurns) -> None:
+def test_clients_take_turns(loop: TurningLoop, turns: InputTurns) -> None:
     greedy, modest = Sender(loop, 1000), Sender(loop, 1)
     turns.ready(greedy)
     turns.ready(modest)
@@ -119,7 +109,7 @@ def test_clients_take_turns(loop: Loop, turns: InputTurns) -> None:
     assert (modest.parts, greedy.parts > 900) == (0, True)
 
 
-def test_a_closed_connection_is_not_served(loop: Loop, turns: InputTurns) -> None:
+def test_a_closed_connection_is_not_served(loop: TurningLoop, turns: InputTurns) -> None:
     sender = Sender(loop, 100)
     sender.on_part = lambda: turns.forget(sender)
 
@@ -130,7 +120,7 @@ def test_a_closed_connection_is_not_served(loop: Loop, turns: InputTurns) -> Non
 
 
 def test_what_becomes_ready_while_it_is_served_is_not_entered_twice(
-    loop: Loop, turns: InputTurns
+    loop: TurningLoop, turns: InputTurns
 ) -> None:
     sender, depths = Sender(loop, 3, cost_s=0.0), [0]
 
@@ -145,7 +135,7 @@ def test_what_becomes_ready_while_it_is_served_is_not_entered_twice(
     assert (sender.parts, max(depths)) == (0, 1)
 
 
-def test_a_loop_without_input_is_not_kept_awake(loop: Loop, turns: InputTurns) -> None:
+def test_a_loop_without_input_is_not_kept_awake(loop: TurningLoop, turns: InputTurns) -> None:
     turns.ready(Sender(loop, 1, cost_s=0.0))
     loop.turn()
 

@@ -7,27 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_node.remoting.read_turns import READS_WAITING_MAX, SLICE_S, ReadTurns
-
-
-class Loop:
-    """An event loop whose turns the test runs, and a clock that only work moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.due: list[Callable[[], None]] = []
-
-    def turn(self) -> float:
-        """Run what is due; return how long it took."""
-        began_s, (due, self.due) = self.now_s, (self.due, [])
-        for run in due:
-            run()
-        return self.now_s - began_s
+from dledger_wire.turning_loop import TurningLoop
 
 
 class Reader:
     """A connection that keeps the answers."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: TurningLoop) -> None:
         self.loop = loop
         self.unread_since_s: float | None = None
         self.reads_waiting = 0
@@ -49,27 +35,31 @@ class Reader:
 
 
 @pytest.fixture
-def loop() -> Loop:
-    return Loop()
+def loop() -> TurningLoop:
+    return TurningLoop()
 
 
 @pytest.fixture
-def turns(loop: Loop) -> ReadTurns:
+def turns(loop: TurningLoop) -> ReadTurns:
     return turns_of(loop)
 
 
-def turns_of(loop: Loop) -> ReadTurns:
+def turns_of(loop: TurningLoop) -> ReadTurns:
     return ReadTurns(lambda run: loop.due.append(run), lambda: loop.now_s)
 
 
-def test_a_read_is_answered_at_once_while_the_turn_has_time(loop: Loop, turns: ReadTurns) -> None:
+def test_a_read_is_answered_at_once_while_the_turn_has_time(
+    loop: TurningLoop, turns: ReadTurns
+) -> None:
     reader = Reader(loop)
     turns.submit(reader, reader.read(1))
 
     assert (reader.answers, reader.reads_waiting) == ([1], 0)
 
 
-def test_no_turn_takes_longer_than_a_slice_and_one_read(loop: Loop, turns: ReadTurns) -> None:
+def test_no_turn_takes_longer_than_a_slice_and_one_read(
+    loop: TurningLoop, turns: ReadTurns
+) -> None:
     readers = [Reader(loop) for _ in range(100)]
     for number in range(5):
         for reader in readers:
@@ -86,7 +76,7 @@ def test_no_turn_takes_longer_than_a_slice_and_one_read(loop: Loop, turns: ReadT
 def test_reads_before_and_behind_the_slice_of_a_turn_count_with_it(
     entries: list[tuple[str, int]],
 ) -> None:
-    loop = Loop()
+    loop = TurningLoop()
     turns, reader = turns_of(loop), Reader(loop)
 
     def submit(count: int) -> None:
@@ -101,7 +91,9 @@ def test_reads_before_and_behind_the_slice_of_a_turn_count_with_it(
         assert loop.now_s - began_s <= SLICE_S + SLICE_S / 2
 
 
-def test_a_reader_with_many_reads_does_not_hold_up_another(loop: Loop, turns: ReadTurns) -> None:
+def test_a_reader_with_many_reads_does_not_hold_up_another(
+    loop: TurningLoop, turns: ReadTurns
+) -> None:
     greedy, modest = Reader(loop), Reader(loop)
     for number in range(50):
         turns.submit(greedy, greedy.read(number))
@@ -114,7 +106,7 @@ def test_a_reader_with_many_reads_does_not_hold_up_another(loop: Loop, turns: Re
 
 
 def test_a_reader_that_does_not_read_its_answers_is_not_served(
-    loop: Loop, turns: ReadTurns
+    loop: TurningLoop, turns: ReadTurns
 ) -> None:
     reader = Reader(loop)
     for number in range(4):
@@ -131,7 +123,7 @@ def test_a_reader_that_does_not_read_its_answers_is_not_served(
     assert reader.answers == [0, 1, 2, 3]
 
 
-def test_a_reader_goes_on_once_its_queue_has_room(loop: Loop, turns: ReadTurns) -> None:
+def test_a_reader_goes_on_once_its_queue_has_room(loop: TurningLoop, turns: ReadTurns) -> None:
     reader = Reader(loop)
     while reader.reads_waiting < READS_WAITING_MAX:
         turns.submit(reader, reader.read(0))
@@ -142,7 +134,7 @@ def test_a_reader_goes_on_once_its_queue_has_room(loop: Loop, turns: ReadTurns) 
     assert reader.went_on == 1
 
 
-def test_the_reads_of_a_closed_connection_are_dropped(loop: Loop, turns: ReadTurns) -> None:
+def test_the_reads_of_a_closed_connection_are_dropped(loop: TurningLoop, turns: ReadTurns) -> None:
     reader = Reader(loop)
     for number in range(4):
         turns.submit(reader, reader.read(number))
@@ -155,7 +147,7 @@ def test_the_reads_of_a_closed_connection_are_dropped(loop: Loop, turns: ReadTur
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["read", "stop", "go", "turn"]))))
 def test_every_read_is_done_once_and_in_order(steps: list[tuple[int, str]]) -> None:
-    loop = Loop()
+    loop = TurningLoop()
     turns = turns_of(loop)
     readers = [Reader(loop) for _ in range(3)]
     submitted = [0, 0, 0]
@@ -181,7 +173,7 @@ def test_every_read_is_done_once_and_in_order(steps: list[tuple[int, str]]) -> N
     assert [reader.reads_waiting for reader in readers] == [0, 0, 0]
 
 
-def test_the_parts_of_a_read_are_done_in_several_turns(loop: Loop, turns: ReadTurns) -> None:
+def test_the_parts_of_a_read_are_done_in_several_turns(loop: TurningLoop, turns: ReadTurns) -> None:
     reader = Reader(loop)
 
     def part(number: int) -> None:
@@ -198,7 +190,7 @@ def test_the_parts_of_a_read_are_done_in_several_turns(loop: Loop, turns: ReadTu
     assert longest_s <= SLICE_S + SLICE_S / 2
 
 
-def test_a_read_that_fails_leaves_room_for_the_next(loop: Loop, turns: ReadTurns) -> None:
+def test_a_read_that_fails_leaves_room_for_the_next(loop: TurningLoop, turns: ReadTurns) -> None:
     reader = Reader(loop)
 
     def fail() -> None:
@@ -212,7 +204,7 @@ def test_a_read_that_fails_leaves_room_for_the_next(loop: Loop, turns: ReadTurns
 
 
 def test_reads_behind_one_that_goes_on_in_a_thread_wait_for_it(
-    loop: Loop, turns: ReadTurns
+    loop: TurningLoop, turns: ReadTurns
 ) -> None:
     reader, other = Reader(loop), Reader(loop)
     turns.submit(reader, lambda: turns.pause(reader))
@@ -228,7 +220,7 @@ def test_reads_behind_one_that_goes_on_in_a_thread_wait_for_it(
 
 
 def test_a_paused_connection_that_reads_its_answers_again_waits_for_its_thread(
-    loop: Loop, turns: ReadTurns
+    loop: TurningLoop, turns: ReadTurns
 ) -> None:
     reader = Reader(loop)
     turns.submit(reader, lambda: turns.pause(reader))
@@ -245,7 +237,7 @@ def test_a_paused_connection_that_reads_its_answers_again_waits_for_its_thread(
 
 
 def test_the_end_of_a_read_in_a_thread_takes_its_time_from_those_of_the_turn(
-    loop: Loop, turns: ReadTurns
+    loop: TurningLoop, turns: ReadTurns
 ) -> None:
     reader, other = Reader(loop), Reader(loop)
     turns.submit(reader, lambda: turns.pause(reader))
