@@ -54,9 +54,9 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, argparse.A
     """
     command = arguments[0] if arguments else ""
     if command == COMPACT:
-        chosen = _compact_parser()
+        chosen = compact_parser()
     elif command == VERIFY_COMPACTION:
-        chosen = _verify_parser()
+        chosen = verify_parser()
     else:
         chosen = parser()
         if command and not command.startswith("-"):
@@ -68,7 +68,8 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, argparse.A
     return command, chosen.parse_args(arguments[1:]), chosen
 
 
-def _compact_parser() -> argparse.ArgumentParser:
+def compact_parser() -> argparse.ArgumentParser:
+    """Create the parser of `compact`."""
     chosen = argparse.ArgumentParser(
         allow_abbrev=False,
         prog=f"dledger-audit {COMPACT}",
@@ -100,7 +101,8 @@ def _compact_parser() -> argparse.ArgumentParser:
     return chosen
 
 
-def _verify_parser() -> argparse.ArgumentParser:
+def verify_parser() -> argparse.ArgumentParser:
+    """Create the parser of `verify-compaction`."""
     chosen = argparse.ArgumentParser(
         allow_abbrev=False,
         prog=f"dledger-audit {VERIFY_COMPACTION}",
@@ -109,14 +111,15 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     chosen.add_argument(
         "source", metavar="SOURCE",
-        help="the group's voters, as ID=PLACE,…; a place is a URL, or the folder of a stopped one",
+        help="the group's voters, as ID=PLACE,...; a place is a URL, or a stopped one's folder",
     )  # fmt: skip
     chosen.add_argument(
         "archive", type=folder, metavar="ARCHIVE", help="the archive's folder, or its URI"
     )
     chosen.add_argument(
         "--previous", type=folder, metavar="ARCHIVE",
-        help="the archive before this one, for entries that the members no longer have",
+        help="the archive before this one, for entries that the members no longer have "
+        "(default: none)",
     )  # fmt: skip
     _add_opening(chosen)
     _add_token(chosen)
@@ -143,7 +146,7 @@ def _add_rate(chosen: argparse.ArgumentParser) -> None:
 def _add_opening(chosen: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--opening-within", type=_seconds, default=OPENING_WITHIN_S, metavar="SECONDS",
-        help="how long to wait for a member that says that it opens its log "
+        help="seconds to wait for a member that says that it opens its log "
         "(default: %(default)s)",
     )  # fmt: skip
 
@@ -169,11 +172,12 @@ def _add_spark(chosen: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     chosen.add_argument(
         "--executors-within", type=_seconds, default=EXECUTORS_WITHIN_S, metavar="SECONDS",
-        help="fail once work has waited that long without an executor (default: %(default)s)",
+        help="fail once work has waited for so many seconds without an executor "
+        "(default: %(default)s)",
     )  # fmt: skip
     chosen.add_argument(
         "--conf", action="append", type=_setting, default=[], metavar="KEY=VALUE",
-        help="a setting of Spark, unless the master is local; repeat for each",
+        help="a setting of Spark, unless the master is local; repeat for each (default: none)",
     )  # fmt: skip
 
 
@@ -273,7 +277,7 @@ def _add_amounts(top: argparse.ArgumentParser) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser."""
+    """Create the parser of an audit."""
     top = argparse.ArgumentParser(
         allow_abbrev=False,
         prog="dledger-audit",

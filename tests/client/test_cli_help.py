@@ -1,10 +1,11 @@
-"""The help of `dledger` and `dledger-node store` says the default and the unit of every option."""
+"""The help of a program and of its commands says the default and the unit of every option."""
 
 import argparse
 from collections.abc import Iterator
 
 import pytest
 
+from dledger_audit import arguments as audit_arguments
 from dledger_client import cli
 from dledger_client.cli import main
 from dledger_node.store_command import command as store_command
@@ -30,7 +31,18 @@ def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Act
                 yield f"{one.prog} {action.option_strings[-1]}", action
 
 
-PROGRAMS = (cli.parser(), store_command.parser())
+def programs() -> list[argparse.ArgumentParser]:
+    """Make the parsers, which take the terminal's width when they are made."""
+    return [
+        cli.parser(),
+        store_command.parser(),
+        audit_arguments.parser(),
+        audit_arguments.compact_parser(),
+        audit_arguments.verify_parser(),
+    ]
+
+
+PROGRAMS = programs()
 OPTIONS = dict(option for program in PROGRAMS for option in options(program))
 COMMANDS = [one.prog for program in PROGRAMS for one in parsers(program)]
 
@@ -53,8 +65,7 @@ def test_the_help_of_a_command_fits_80_columns(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    programs = (cli.parser(), store_command.parser())
-    found = {one.prog: one for program in programs for one in parsers(program)}
+    found = {one.prog: one for program in programs() for one in parsers(program)}
 
     assert max(map(len, found[command].format_help().splitlines())) <= 80
 

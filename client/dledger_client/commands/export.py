@@ -51,7 +51,7 @@ def add_parser(commands: options.Commands) -> None:
         "--folder",
         metavar="FOLDER",
         type=Path,
-        help="export from this folder of a member, …/dledger-MEMBER (default: from the group)",
+        help="export from this folder of a member, .../dledger-MEMBER (default: from the group)",
     )
     parser.add_argument(
         "--from",

@@ -56,7 +56,7 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that select a group and control the requests to it."""
     parser.add_argument(
         "--servers",
-        metavar="HOST:PORT,…",
+        metavar="HOST:PORT,...",
         help="addresses of one or more members, as ID=HOST:PORT for Java servers "
         f"(default: those of the profile, or ${SERVERS_VARIABLE})",
     )

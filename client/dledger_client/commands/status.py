@@ -63,7 +63,7 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     pages = parser.add_mutually_exclusive_group()
     pages.add_argument(
         "--http",
-        metavar="HOST:PORT,…",
+        metavar="HOST:PORT,...",
         type=options.addresses,
         help=f"HTTP addresses of the members (default: those of the profile, or ${HTTP_VARIABLE}, "
         "unless --http-port is given)",
@@ -154,7 +154,7 @@ def pages_of(
             ids = ", ".join(str(one.member_id) for one in members if one.host == shared)
             remarks.append(
                 f"{ids} would all have their pages at {ServerAddress(host=shared, port=port)}; "
-                f"name the page of each with --http HOST:PORT,… or {HTTP_VARIABLE}"
+                f"name the page of each with --http HOST:PORT,... or {HTTP_VARIABLE}"
             )
     pages = [ServerAddress(host=one.host, port=port, member_id=one.member_id) for one in members]
     return pages, remarks

@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     )
     cut.set_defaults(run=_repair_tail)
     for command in (check, dump, cut, _add_adopt(commands)):
-        command.add_argument("folder", type=Path, metavar="FOLDER", help="…/dledger-MEMBER")
+        command.add_argument("folder", type=Path, metavar="FOLDER", help=".../dledger-MEMBER")
         command.add_argument(
             "-o",
             "--output",
@@ -122,14 +122,14 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
         "--peers",
         type=_peers,
         required=True,
-        metavar="ID-HOST:PORT;…",
+        metavar="ID-HOST:PORT;...",
         help="all members of the group with their addresses, this one too, as in DLEDGER_PEERS",
     )
     survivor.add_argument(
         "--http-peers",
         type=_peers,
         default={},
-        metavar="ID-HOST:PORT;…",
+        metavar="ID-HOST:PORT;...",
         help=f"where members serve HTTP (default: on port {HTTP_PORT} of their host)",
     )
     survivor.add_argument(
