@@ -42,6 +42,10 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
 
 
+def all_examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
 def expected() -> dict[str, tuple[int, float]]:
     grouped = RECORDS.groupby("carrier")["dep_delay"]
     counts = RECORDS.groupby("carrier").size()
@@ -66,3 +70,22 @@ def test_the_delays_of_carriers_are_the_same_in_a_batch_and_in_a_stream(
     assert len(expected()) > 10
     assert found(names["delays"].collect()) == expected()
     assert found(plain.table("delays").collect()) == expected()
+
+
+def test_the_other_examples_run_as_they_stand(
+    plain: SparkSession, members: str, tmp_path: Path
+) -> None:
+    of_section = examples(SECTION)
+    others = [each for each in all_examples() if each not in of_section]
+    names: dict[str, Any] = {"spark": plain, "members": members}
+    for example in others:
+        named = re.sub(r"n0=http://orders-n0[^\"]*", members, example)
+        exec(re.sub(r"\"/(checkpoints|tables)", rf'"{tmp_path}/\1', named), names)
+
+    names["query"].processAllAvailable()
+    names["query"].stop()
+
+    assert len(others) == len(all_examples()) - 2 > 3
+    assert names["frame"].count() == names["copies"].count() // 3
+    stored = plain.read.parquet(f"{tmp_path}/tables/orders")
+    assert stored.count() == names["frame"].count() > len(RECORDS)
