@@ -274,6 +274,24 @@ def test_a_leader_without_room_does_not_wait_longer_and_longer_for_peers_that_de
     assert len(leader.asked) == count + 1
 
 
+def test_a_follower_without_room_hands_over_at_once_when_it_becomes_the_leader(
+    store: LogStore, group_commit: GroupCommit
+) -> None:
+    now_s = 100.0
+    driver = CoreDriver(terms=[1])
+    health = VolumeHealth(store, group_commit, stall_s=1, monotonic=lambda: now_s)
+    health.nearly_full = True
+    handover = VolumeHandover(driver.raft, health, lambda give: give())
+    for _ in range(3600):
+        handover.watch()
+        now_s += 1
+
+    elected(driver)
+    handover.watch()
+
+    assert asked_to_lead(driver.work()) == ["n1"]
+
+
 def test_damage_that_a_read_finds_is_remembered(store: LogStore, group_commit: GroupCommit) -> None:
     health = VolumeHealth(store, group_commit, stall_s=1)
     store.append_bodies([b"sound", b"hurt"], term=1)
@@ -293,7 +311,11 @@ def leader_of_three() -> CoreDriver:
 
 
 def leader_of(voter_count: int) -> CoreDriver:
-    driver = CoreDriver(terms=[1], voter_count=voter_count)
+    return elected(CoreDriver(terms=[1], voter_count=voter_count))
+
+
+def elected(driver: CoreDriver) -> CoreDriver:
+    """Let a member become a leader whose peers all hold its whole log."""
     driver.become_leader()
     for peer_id in driver.voters():
         driver.agree(peer_id)

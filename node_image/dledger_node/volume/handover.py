@@ -34,7 +34,7 @@ class VolumeHandover:
             if self._asked_id in self._core.declined_peer_ids:
                 self._health.repeat_transfer(self._attempt, 0.0)
             self._asked_id = None
-        attempt = self._health.check()
+        attempt = self._health.check(leads=self._core.leads)
         if attempt is None:
             return
         self._turn(lambda: transfer_leadership(self._core, attempt))

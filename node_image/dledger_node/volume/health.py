@@ -86,11 +86,13 @@ class VolumeHealth:
         """Whether work in flight takes longer than `stall_s`."""
         return self._stalled
 
-    def check(self) -> int | None:
-        """Check the work in flight and the room; called at every tick.
+    def check(self, *, leads: bool = True) -> int | None:
+        """Check the work in flight and the room; called at every tick. `leads` says whether this
+        member is a leader.
 
         Returns the number of the attempt if a leader should transfer its leadership now, else None.
-        The number is 0 when a stall begins. For a leader without room it counts up from 0.
+        The number is 0 when a stall begins. For a leader without room it counts up from 0; a
+        follower makes no attempt, so that it can transfer the leadership as soon as it gets it.
         """
         was_stalled = self._stalled
         self._stalled = self._in_flight_s > self._stall_s
@@ -98,7 +100,8 @@ class VolumeHealth:
             logger.error("%s", self.problem)
             return 0
         now_s = self._monotonic()
-        if not (self.full or self.nearly_full) or now_s < self._transfer_due_s:
+        lacks_room = self.full or self.nearly_full
+        if not (leads and lacks_room) or now_s < self._transfer_due_s:
             return None
         interval_s = TRANSFER_INTERVAL_S * 2 ** min(16, self._transfer_count)
         self._transfer_due_s = now_s + min(interval_s, TRANSFER_INTERVAL_MAX_S)
