@@ -10,6 +10,7 @@ from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.open_files import Descriptor
 from dledger_node.store.segments.segment import Segment
+from dledger_store_files.contents import flush
 
 OpenStore = Callable[..., LogStore]
 Crashed = Callable[[LogStore], Path]
@@ -38,6 +39,42 @@ def test_preallocated_segments_are_used(open_store: OpenStore, folder: Path) -> 
 
     assert (folder / "data" / disk.file_name(4096)).stat().st_ino in made
     assert len(list(folder.glob("data-*"))) == 1
+
+
+def test_a_flush_looks_at_its_own_segments_alone_however_many_the_log_has(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    store.append_bodies([bytes(3000)] * 100, term=1)
+    flush(store)
+    store.append_bodies([bytes(3000)] * 2, term=1)
+    looked_at = set[Path]()
+    end = Segment.end
+
+    def counted(file: Segment) -> int:
+        looked_at.add(file.path)
+        return int(end.fget(file))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Segment, "end", property(counted))
+    target = store.flush_target()
+
+    assert [file.start // 4096 for file in target.files] == [99, 100, 101]
+    assert len(looked_at) <= len(target.files)
+
+
+@pytest.mark.parametrize("start", range(0, 5 * 4096, 1024))
+def test_segments_between_two_positions_are_those_that_hold_a_byte_of_them(
+    open_store: OpenStore, start: int
+) -> None:
+    """The log has lost its front: its first segment begins at 4096, and its last ends at 16384."""
+    store = open_store()
+    store.append_bodies([bytes(3000)] * 4, term=1)
+    files = store._files.data
+    files.take_before(4096)
+
+    for end in range(0, 5 * 4096 + 1, 1024):
+        held = [file for file in files.files if file.start < end and file.end > start]
+        assert list(files.files_between(start, end)) == held
 
 
 def test_spare_segments_do_not_outlive_the_store(open_store: OpenStore, folder: Path) -> None:

@@ -126,8 +126,16 @@ class SegmentList:
         return size == self.file_size and start % size == 0 and begin <= start <= end
 
     def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
-        """Return the segments that hold positions from `start` up to, but not including, `end`."""
-        return tuple(file for file in self.files if file.start < end and file.end > start)
+        """Return the segments that hold positions from `start` up to, but not including, `end`.
+
+        Each flush calls this, so it looks at no other segment of a long log.
+        """
+        files = self.files
+        if not files:
+            return ()
+        begin, size = files[0].start, self.file_size
+        first, stop = (start - begin) // size, -((begin - end) // size)
+        return tuple(files[max(0, first) : max(0, stop)])
 
     def read(self, start: int, end: int) -> bytes:
         """Read the bytes from `start` to `end`, across segments; fewer where the segments end.
