@@ -87,15 +87,22 @@ async def serve(
     live = LiveSettings(settings)
     if stop is None:
         loop.add_signal_handler(signal.SIGHUP, live.wake)
+    repair = StoreRepair(settings, lambda: datetime.now(UTC), meters.mended)
+
+    def open_again(verify_all: bool) -> Opened:
+        found = open_store(
+            settings, verify_all=verify_all, progress=meters.recovery, program=program
+        )
+        repair.note_opened()
+        return found
+
     lifecycle = Lifecycle(
         settings,
         version=version("dledger-operator"),
-        open_store=lambda verify_all: open_store(
-            settings, verify_all=verify_all, progress=meters.recovery, program=program
-        ),
+        open_store=open_again,
         build_server=lambda opened: build_server(settings, opened, meters, live),
         serve=lambda server: serve_member(settings, server, stopping, program),
-        heal=StoreRepair(settings, lambda: datetime.now(UTC), meters.mended).repair,
+        heal=repair.repair,
         stopping=stopping,
         meters=meters,
         auditors=Auditors(live.tokens, peer_hosts(settings)),

@@ -1,5 +1,6 @@
 """A member that starts damaged waits long for silent peers before it sets its log aside."""
 
+import asyncio
 import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.settings import NodeSettings
 from dledger_group.damaged import BODIES, SEGMENT_BYTES, SIZES
+from dledger_node import main
 from dledger_node.config import store_folder
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.healing.repair import MEND_PATIENCE_S, StoreRepair
@@ -89,6 +91,42 @@ async def test_a_log_that_no_peer_mends_for_long_is_set_aside_from_the_damage_on
 
     (folder,) = stage.set_aside
     assert disk.file_name(2 * SEGMENT_BYTES) in [path.name for path in folder.rglob("0*")]
+
+
+@pytest.mark.usefixtures("others_have_a_leader")
+async def test_each_outage_gives_silent_peers_the_whole_time(tmp_path: Path) -> None:
+    """The first one ended by itself: the disk was away for a moment."""
+    stage = Stage(tmp_path, committed_index=len(BODIES) - 1)
+    await stage.member.repair(FOUND)
+    stage.member.note_opened()
+    stage.now_s += 10 * MEND_PATIENCE_S
+
+    obstacle = await stage.member.repair(FOUND)
+
+    assert f"within {MEND_PATIENCE_S:.0f} s" in obstacle
+    assert not stage.set_aside
+
+
+async def test_a_member_tells_its_repair_that_its_store_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[StoreRepair] = []
+    stop = asyncio.Event()
+
+    def note(repair: StoreRepair) -> None:
+        noted.append(repair)
+        stop.set()
+
+    monkeypatch.setattr(StoreRepair, "note_opened", note)
+    ports = free_ports()
+    settings = NodeSettings(
+        group="g", self_id="n0", http_port=next(ports), store_base_dir=str(tmp_path),
+        peers={"n0": f"127.0.0.1:{next(ports)}"}, **SIZES,
+    )  # fmt: skip
+
+    await asyncio.wait_for(main.serve(settings, stop), 30)
+
+    assert len(noted) == 1
 
 
 @pytest.mark.usefixtures("others_have_a_leader")

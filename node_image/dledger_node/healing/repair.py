@@ -90,6 +90,10 @@ class StoreRepair:
         except (StoreError, OSError) as failure:
             return f"The repair failed: {failure}"
 
+    def note_opened(self) -> None:
+        """Note that the store was opened: if it is damaged later, the peers get the whole time."""
+        self._mend_until_s = None
+
     async def _mend(self) -> str:
         """Mend the log in place; return why the member must wait, or an empty string."""
         peers = {
