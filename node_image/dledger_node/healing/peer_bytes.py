@@ -65,19 +65,7 @@ class HttpPeer:
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return stored bytes as `Peer` does; a peer of an earlier release ignores `known`."""
         query = f"at={at}&size={size}" + (f"&known={known.hex()}" if known else "")
-        try:
-            if self._connection is None:
-                self._connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
-                self._headers = authorization(self._token_file)
-            self._connection.request("GET", f"/stored/{name}?{query}", headers=self._headers)
-            response = self._connection.getresponse()
-            body = response.read(STORED_BYTES_MAX + 1)
-        except http.client.HTTPException as error:
-            self.close()
-            raise OSError(f"{self._address} did not answer as a member does: {error}") from error
-        except OSError:
-            self.close()
-            raise
+        response, body = self._ask(f"/stored/{name}?{query}")
         if response.status == http.client.OK and len(body) == size:
             return body
         self.close()
@@ -88,6 +76,28 @@ class HttpPeer:
         if response.getheader(RETRY_AFTER) is not None:
             raise NotYetCommittedError(message)
         raise LookupError(message)
+
+    def _ask(self, page: str) -> tuple[http.client.HTTPResponse, bytes]:
+        """Return the peer's answer. Raises OSError."""
+        was_idle = self._connection is not None
+        try:
+            return self._exchange(page)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            if was_idle and isinstance(error, ConnectionError):
+                return self._ask(page)  # the peer has closed the idle connection; this one is new
+            if isinstance(error, http.client.HTTPException):
+                what = f"{self._address} did not answer as a member does: {error}"
+                raise OSError(what) from error
+            raise
+
+    def _exchange(self, page: str) -> tuple[http.client.HTTPResponse, bytes]:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
+            self._headers = authorization(self._token_file)
+        self._connection.request("GET", page, headers=self._headers)
+        response = self._connection.getresponse()
+        return response, response.read(STORED_BYTES_MAX + 1)
 
     def close(self) -> None:
         """Close the connection."""
