@@ -6,6 +6,7 @@ mending      fetch, verify and write damaged committed entries; why that is safe
 live_mending  the same in a store that is open
 waiting_ranges  damaged ranges that wait for their next attempt
 peer_bytes   read stored bytes of the peers
+http_peer    ask one peer for them over HTTP
 closed_log   serve stored bytes to the peers while out of service
 repair       while out of service: survey the damage, ask the peers, decide, set files aside
 repair_plan  the decision and its reasons; no IO

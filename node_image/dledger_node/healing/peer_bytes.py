@@ -1,29 +1,25 @@
-"""Read stored bytes of a log from the peers, over HTTP; blocks.
+"""Read stored bytes of a log from the peers; blocks.
 
 Every member stores an entry at the same position, so a range of positions names the same bytes on
 all of them. A peer in service gives them, and so does one that is itself out of service, from what
 its disk holds. So nothing that a peer sends is trusted; `mending` checks it, entry by entry.
 """
 
-import http.client
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 from dledger_formats.log import disk
 from dledger_node.errors import NotYetCommittedError
 from dledger_node.http.pages import KNOWN_HEADERS_MAX, STORED_BYTES_MAX
-from dledger_node.http.places import RETRY_AFTER
 from dledger_node.store.log.damaged_ranges import HEADERS_MAX
 from dledger_node.store.log.served_segments import stored_bytes
 
 CHUNK_BYTES: Final = 256 << 10
 BLOCK_BYTES: Final = 4096
 CHUNKS_KEPT: Final = 32
-TIMEOUT_S: Final = 5.0
 OWN: Final = "this member"
 """The name of this member among those that give bytes."""
 
@@ -50,75 +46,6 @@ class Peer(Protocol):
         the headers in `known`. Raises OSError, or LookupError if it does not have them:
         NotYetCommittedError if it may have them later.
         """
-
-
-class HttpPeer:
-    """A peer's page of stored bytes; it keeps one connection."""
-
-    def __init__(self, address: str, token_file: str = "") -> None:
-        """`token_file` has the administration tokens, if the group demands one."""
-        self._address = address
-        self._token_file = token_file
-        self._headers: dict[str, str] = {}
-        self._connection: http.client.HTTPConnection | None = None
-
-    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """Return stored bytes as `Peer` does; a peer of an earlier release ignores `known`."""
-        query = f"at={at}&size={size}" + (f"&known={known.hex()}" if known else "")
-        response, body = self._ask(f"/stored/{name}?{query}")
-        if response.status == http.client.OK and len(body) == size:
-            return body
-        self.close()
-        reason = body[:200].decode(errors="replace").strip()
-        message = f"{self._address} answered {response.status}: {reason}"
-        if response.status != http.client.NOT_FOUND:
-            raise OSError(message)
-        if response.getheader(RETRY_AFTER) is not None:
-            raise NotYetCommittedError(message)
-        raise LookupError(message)
-
-    def _ask(self, page: str) -> tuple[http.client.HTTPResponse, bytes]:
-        """Return the peer's answer. Raises OSError."""
-        was_idle = self._connection is not None
-        try:
-            return self._exchange(page)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            if was_idle and isinstance(error, ConnectionError):
-                return self._ask(page)  # the peer has closed the idle connection; this one is new
-            if isinstance(error, http.client.HTTPException):
-                what = f"{self._address} did not answer as a member does: {error}"
-                raise OSError(what) from error
-            raise
-
-    def _exchange(self, page: str) -> tuple[http.client.HTTPResponse, bytes]:
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
-            self._headers = authorization(self._token_file)
-        self._connection.request("GET", page, headers=self._headers)
-        response = self._connection.getresponse()
-        return response, response.read(STORED_BYTES_MAX + 1)
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-
-def authorization(token_file: str) -> dict[str, str]:
-    """Return the header with the audit token; empty if there is no token yet.
-
-    A peer gives its bytes to the addresses of members even without a token.
-    """
-    if not token_file:
-        return {}
-    try:
-        with Path(token_file).open("rb") as file:
-            tokens = AdminTokens.parse(file.read(FILE_BYTES_MAX + 1))
-    except (OSError, TokensError):
-        return {}  # `shell.token_file` reports it
-    return {"Authorization": f"Bearer {tokens.for_audits().current}"}
 
 
 _Key: TypeAlias = tuple[int, str]
@@ -216,7 +143,7 @@ class PeerBytes:
         self._refusals: dict[str, str] = {}
         self._is_behind = False
         """Whether a peer does not know yet that bytes of the range are committed."""
-        self._silent: set[str] = set()  # not asked again: each might take TIMEOUT_S for each chunk
+        self._silent: set[str] = set()  # not asked again: each chunk might take a timeout
 
     def pieces(self, start: int, end: int) -> Iterator[Piece]:
         """Yield the pieces between two positions of a range that was read."""

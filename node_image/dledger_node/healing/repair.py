@@ -21,8 +21,9 @@ from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
 from dledger_node.healing import set_aside as files
 from dledger_node.healing.closed_log import shape_of
+from dledger_node.healing.http_peer import HttpPeer
 from dledger_node.healing.mending import CannotMendError, MendedTotals, Mender
-from dledger_node.healing.peer_bytes import HttpPeer, Peer
+from dledger_node.healing.peer_bytes import Peer
 from dledger_node.healing.repair_plan import (
     FRONT_IS_LOST,
     REPAIRABLE,

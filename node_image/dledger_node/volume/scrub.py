@@ -25,9 +25,9 @@ from dledger_node.errors import (
     StoreFullError,
 )
 from dledger_node.healing.closed_log import shape_of
+from dledger_node.healing.http_peer import HttpPeer
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
-from dledger_node.healing.peer_bytes import HttpPeer
 from dledger_node.healing.waiting_ranges import RETRY_S_MAX, Obstacle
 from dledger_node.raft.core import Raft
 from dledger_node.store.log.entry_walk import Cursor
