@@ -146,6 +146,20 @@ def test_damage_that_is_not_in_the_data_is_believed_a_few_times(
     assert totals.ranges == 0
 
 
+def test_damage_that_retention_has_removed_before_the_search_is_no_false_alarm(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    damage = damage_found(store)
+    mender, totals = mender_of(store, folder, twin)
+    remove_before(store, next(i for i in range(100) if store.position(i).pos == 2 * 4096))
+
+    for _ in range(UNEXPLAINED_MAX + 1):
+        mender.mend_near(damage)
+
+    assert totals.ranges == 0
+
+
 def test_damage_of_which_only_the_kind_is_known_is_looked_for_in_the_whole_log(
     store: LogStore, folder: Path, twin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

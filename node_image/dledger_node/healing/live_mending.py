@@ -67,6 +67,8 @@ class LiveMender:
 
     def search(self, damage: StoreDamagedError) -> Iterator[int]:
         """Do what `mend_near` does; yield how many bytes each part read, if more is to be read."""
+        if damage.index is not None and damage.index < self._store.begin_index:
+            return  # retention has removed it
         generation, checkpoint = self._store.generation, self._checkpoint()
         cursor, is_near = self._place_of(damage, checkpoint)
         end_pos = cursor.pos + NEARBY_BYTES if is_near else sys.maxsize
