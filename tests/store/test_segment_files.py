@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
+from dledger_node.errors import StoreFullError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.segments.open_files import Descriptor
+from dledger_node.store.segments.open_files import Descriptor, OpenFiles
 from dledger_node.store.segments.segment import Segment
 from dledger_store_files.contents import flush
 
@@ -75,6 +76,21 @@ def test_segments_between_two_positions_are_those_that_hold_a_byte_of_them(
     for end in range(0, 5 * 4096 + 1, 1024):
         held = [file for file in files.files if file.start < end and file.end > start]
         assert list(files.files_between(start, end)) == held
+
+
+def test_a_segment_for_which_the_volume_has_too_few_blocks_takes_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On ext4, a save of the vote at that moment would find no block."""
+    taken: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "posix_fallocate", lambda *arguments: taken.append(arguments))
+    volume = os.statvfs(tmp_path)
+
+    with pytest.raises(StoreFullError, match="no room for a segment"):
+        Segment.create(tmp_path / "0", (volume.f_blocks + 1) * volume.f_frsize, OpenFiles())
+
+    assert not taken
+    assert not list(tmp_path.iterdir())
 
 
 def test_spare_segments_do_not_outlive_the_store(open_store: OpenStore, folder: Path) -> None:

@@ -59,6 +59,7 @@ class Segment:
         Raises StoreFullError, and leaves no file, if there is no room.
         """
         try:
+            _check_room(path.parent, size)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
         except OSError as error:
             raise _allocation_error(path, size, error) from error
@@ -271,6 +272,18 @@ def disk_error(what: str, error: OSError) -> StoreError:
     """Return the error of a failed disk operation: StoreFullError if the volume is full."""
     kind = StoreFullError if error.errno in NO_ROOM else StoreError
     return kind(f"{what}: {error}")
+
+
+def _check_room(folder: Path, size: int) -> None:
+    """Raise OSError if a volume certainly has too few free blocks.
+
+    An allocation on ext4 takes all blocks that are left before it fails, and gives them back only
+    then. What other threads must save meanwhile, such as a vote, would find none.
+    """
+    volume = os.statvfs(folder)
+    free_blocks = volume.f_bfree if os.geteuid() == 0 else volume.f_bavail
+    if volume.f_blocks > 0 and free_blocks * volume.f_frsize < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _allocation_error(path: Path, size: int, error: OSError) -> StoreError:
