@@ -175,6 +175,23 @@ def test_damage_is_found_without_an_index(folder_of_a_log: Path, twin: Path) -> 
     assert data_of(folder_of_a_log) == data_of(twin)
 
 
+def test_a_body_that_ends_like_the_beginning_of_a_header_stops_no_search(
+    open_store: OpenStore, folder: Path
+) -> None:
+    """A client may append such a body, since answers tell it the position."""
+    store, end = open_store(), SEGMENT_BYTES - disk.BLANK_SIZE_MIN
+    header = disk.ENTRY_HEADER.pack(disk.NORMAL, 48, 2, 1, end - 32, 0, 0, 0, 0)
+    store.append_bodies([bytes(end - 48 - 32) + header[:32], b"sound", b"sound"], 1)
+    flush(store)
+    store.save_checkpoint(2)
+    store.close()
+    flip_at(0, 100)(folder)
+    for path in (folder / disk.INDEX_FOLDER).iterdir():
+        path.unlink()
+
+    assert [(found.start.index, found.end_index) for found in found_in(folder)] == [(0, 1)]
+
+
 def test_rotten_bytes_of_a_peer_are_taken_from_another(folder_of_a_log: Path, twin: Path) -> None:
     rotten = Path(shutil.copytree(twin, twin.parent / "rotten"))
     flip_at(2, 100)(folder_of_a_log)

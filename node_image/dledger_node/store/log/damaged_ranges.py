@@ -297,12 +297,16 @@ def _is_followed(files: LogFiles, header: EntryHeader) -> bool:
 
 
 def _named_places(file: Segment, begin: int) -> Iterator[int]:
-    """Yield the bytes of a file from `begin` on where a header names its own position, in order."""
+    """Yield the bytes of a file from `begin` on where a header names its own position, in order.
+
+    A header that the file cuts short is a part of a body.
+    """
     for low in range(begin, file.size, WINDOW_BYTES):
         window = file.read(low, WINDOW_BYTES + ENTRY_HEADER_SIZE - 1)
         for at in sorted(at for magic in ENTRY_MAGICS for at in _occurrences(window, magic)):
             named = window[at + POS_OFFSET : at + POS_OFFSET + 8]
-            if int.from_bytes(named) == file.start + low + at:
+            is_whole = at + ENTRY_HEADER_SIZE <= len(window)
+            if is_whole and int.from_bytes(named) == file.start + low + at:
                 yield low + at
 
 
