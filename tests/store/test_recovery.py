@@ -287,9 +287,10 @@ def test_a_file_that_is_not_a_segment_is_refused(
         open_store()
 
 
-def test_another_segment_size_is_refused(open_store: OpenStore) -> None:
+@pytest.mark.parametrize("count", [2, len(BODIES)], ids=["one segment", "several"])
+def test_another_segment_size_is_refused(open_store: OpenStore, count: int) -> None:
     store = open_store()
-    store.append_bodies(BODIES, term=1)
+    store.append_bodies(BODIES[:count], term=1)
     store.close()
 
     with pytest.raises(StoreDamagedError, match="Was the segment size changed"):

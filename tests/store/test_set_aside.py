@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dledger_formats.log import disk, memberships
-from dledger_node.errors import StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.healing import set_aside
 from dledger_node.healing.set_aside import Survey
 from dledger_node.raft.membership import Membership
@@ -133,6 +133,50 @@ def test_an_index_with_a_gap_is_set_aside_and_rebuilt(sound: Path, open_store: O
 
     assert bodies_of(open_store()) == BODIES
     assert load_hard_state(sound) == HARD_STATE
+
+
+def test_the_only_file_of_a_log_is_set_aside_if_it_was_cut_short(
+    open_store: OpenStore, folder: Path
+) -> None:
+    """No other file shows how long it was; the index does."""
+    store = open_store(segment=1 << 16)
+    store.append_bodies(BODIES, 1)
+    store.close()
+    save_hard_state(folder, HARD_STATE)
+    (path,) = (folder / disk.DATA_FOLDER).iterdir()
+    os.truncate(path, 1000)
+    with pytest.raises(StoreDamagedError, match="was cut short") as refused:
+        open_store(segment=1 << 16)
+    assert refused.value.damage is Damage.UNREADABLE
+    found = set_aside.survey(
+        folder, segment_size_bytes=1 << 16, index_segment_size_bytes=INDEX_SEGMENT_BYTES
+    )
+
+    set_aside.set_aside_log(folder, found, verdict="Unreadable", moment="now")
+
+    assert open_store(segment=1 << 16).is_empty
+    assert load_hard_state(folder).joining
+
+
+def test_the_only_file_of_an_index_is_rebuilt_if_it_was_cut_short(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store(index_segment=1 << 14)
+    store.append_bodies(BODIES, 1)
+    store.close()
+    (path,) = (folder / disk.INDEX_FOLDER).iterdir()
+    os.truncate(path, 1000)
+    with pytest.raises(StoreDamagedError, match="was cut short") as refused:
+        open_store(index_segment=1 << 14)
+    assert refused.value.damage is Damage.UNREADABLE
+    found = set_aside.survey(
+        folder, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=1 << 14
+    )  # fmt: skip
+    assert (found.log_is_sound, found.index_is_sound) == (True, False)
+
+    set_aside.set_aside_index(folder, moment="now")
+
+    assert bodies_of(open_store(index_segment=1 << 14)) == BODIES
 
 
 @pytest.mark.parametrize("text", ["", "currTerm=1\nvoteLeader=\n", None])

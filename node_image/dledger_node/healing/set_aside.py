@@ -31,8 +31,10 @@ from dledger_node.store.derived import memberships_file
 from dledger_node.store.log.damaged_ranges import named_starts
 from dledger_node.store.log.entry_walk import WINDOW_BYTES
 from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.loading import INDEX_USED_END, durable_end_pos
+from dledger_node.store.segments.listing import whole_starts_of
 from dledger_node.store.segments.segment import disk_error, sync_folder
-from dledger_node.store.segments.segment_list import SegmentList, whole_starts_of
+from dledger_node.store.segments.segment_list import SegmentList
 from dledger_node.store.small_files import ballast, hard_state
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files.checkpoint import Checkpoint
@@ -92,8 +94,11 @@ def survey(
     checkpoint = checkpoint_file.load_checkpoint(folder)
     names = named_starts(folder / disk.DATA_FOLDER)
     index_names = named_starts(folder / disk.INDEX_FOLDER)
-    data_starts = whole_starts_of(folder / disk.DATA_FOLDER, segment_size_bytes)
-    index_starts = whole_starts_of(folder / disk.INDEX_FOLDER, index_segment_size_bytes)
+    used_end = durable_end_pos(folder, checkpoint, index_segment_size_bytes)
+    data_starts = whole_starts_of(folder / disk.DATA_FOLDER, segment_size_bytes, used_end)
+    index_starts = whole_starts_of(
+        folder / disk.INDEX_FOLDER, index_segment_size_bytes, INDEX_USED_END
+    )
     whole = _without_gap(names, data_starts, segment_size_bytes)
     index_whole = _without_gap(index_names, index_starts, index_segment_size_bytes)
     with contextlib.ExitStack() as undo:

@@ -7,6 +7,7 @@ front            the beginning of the log: remove and replace
 border           the last entry that is removed, and the first that is kept
 removals         the record of removals, for auditors
 files            where an entry lies
+loading          list the files of a log that is to be opened or surveyed
 stored_range     where a run of entries lies, and its bytes
 recovery         find the end of the log after a start, and repair its files
 damaged_ranges   find every damaged range of committed entries

@@ -31,13 +31,14 @@ from dledger_node.store.log.entry_runs import Place, Stamp, positions_of
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.front import LogFront
+from dledger_node.store.log.loading import load_files
 from dledger_node.store.log.log_reader import LogReader
 from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryProgress, RecoveryReport
 from dledger_node.store.log.segment_room import SegmentRoom
 from dledger_node.store.log.served_segments import ServedSegments
 from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.segments.open_files import OPEN_FILES_MAX
-from dledger_node.store.segments.segment_list import SegmentList, make_folders
+from dledger_node.store.segments.segment_list import make_folders
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files.checkpoint import Checkpoint
@@ -101,14 +102,13 @@ class LogStore(LogReader):
             make_folders(folder)
             lock = FolderLock(folder)
             undo.callback(lock.close)
-            data = SegmentList.load(folder / disk.DATA_FOLDER, segment_size_bytes, open_files_max)
-            undo.callback(data.close)
-            index_size, index_folder = index_segment_size_bytes, folder / disk.INDEX_FOLDER
-            index = SegmentList.load(index_folder, index_size, open_files_max)
-            undo.callback(index.close)
-            files = LogFiles(data, index)
-            ballast.create(folder)
             checkpoint = checkpoint_file.load_checkpoint(folder)
+            files = load_files(
+                folder, checkpoint, segment_size_bytes, index_segment_size_bytes, open_files_max
+            )
+            undo.callback(files.data.close)
+            undo.callback(files.index.close)
+            ballast.create(folder)
             recovery.finish_replacing(files, checkpoint)
             removed = recovery.forget_removed(files, checkpoint)
             found = recovery.examine(

@@ -19,6 +19,7 @@ from typing import Final, Self
 
 from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store.segments.listing import starts_of
 from dledger_node.store.segments.open_files import OPEN_FILES_MAX, OpenFiles
 from dledger_node.store.segments.segment import NO_ROOM, Segment, disk_error, sync_folder
 
@@ -53,14 +54,22 @@ class SegmentList:
         self._spare_numbers = itertools.count()
 
     @classmethod
-    def load(cls, folder: Path, file_size: int, open_files_max: int = OPEN_FILES_MAX) -> Self:
+    def load(
+        cls,
+        folder: Path,
+        file_size: int,
+        open_files_max: int = OPEN_FILES_MAX,
+        *,
+        used_end: int = 0,
+    ) -> Self:
         """List the segments of a folder, and remove spare segments that a crash left beside it.
 
-        Raises StoreDamagedError unless the folder holds a sequence of whole segments.
+        Raises StoreDamagedError unless the folder holds a sequence of whole segments. For
+        `used_end` see `starts_of`.
         """
         for left in folder.parent.glob(f"{folder.name}-*{SPARE_SUFFIX}"):
             left.unlink()
-        starts = starts_of(folder, file_size)
+        starts = starts_of(folder, file_size, used_end)
         for start, following in itertools.pairwise(starts):
             if following != start + file_size:
                 raise StoreDamagedError(
@@ -281,47 +290,6 @@ def make_folders(folder: Path) -> None:
         raise disk_error(f"cannot create the folders of {folder}", error) from error
     sync_folder(folder)
     sync_folder(folder.parent)
-
-
-def starts_of(folder: Path, file_size: int) -> list[int]:
-    """Return where the segments of a folder begin.
-
-    Raises StoreDamagedError if a file is not a segment, or was cut short.
-    """
-    found = [(_start_of(path), path) for path in sorted(folder.iterdir())]
-    sizes = {path: path.stat().st_size for _, path in found}
-    for path, size in sizes.items():
-        if size < file_size and file_size in sizes.values():
-            raise StoreDamagedError(
-                f"{path} was cut short: it has {size} bytes, and the other segments have "
-                f"{file_size}",
-                Damage.UNREADABLE,
-            )
-        if size != file_size:
-            raise StoreDamagedError(
-                f"{path} has {size} bytes; segments have {file_size}. Was the segment size "
-                "changed?",
-                Damage.UNKNOWN_FORMAT,
-            )
-    return [start for start, _ in found]
-
-
-def whole_starts_of(folder: Path, file_size: int) -> list[int]:
-    """Return where the segments that were not cut short begin. Raises as `starts_of` does."""
-    try:
-        return starts_of(folder, file_size)
-    except StoreDamagedError as error:
-        if error.damage is not Damage.UNREADABLE:
-            raise
-    found = [(_start_of(path), path) for path in sorted(folder.iterdir())]
-    return [start for start, path in found if path.stat().st_size == file_size]
-
-
-def _start_of(path: Path) -> int:
-    try:
-        return disk.start_offset(path.name)
-    except ValueError as error:
-        raise StoreDamagedError(f"{path}: {error}; move it away", Damage.UNKNOWN_FORMAT) from None
 
 
 def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:
