@@ -70,3 +70,20 @@ def test_a_step_back_is_followed() -> None:
 
     assert machine.pass_time(1.0, step_s=-5 * HOUR_S) == 1.0 - 5 * HOUR_S
     assert machine.pass_time(1.0) == 2.0 - 5 * HOUR_S
+
+
+def test_a_clock_that_was_back_for_a_while_is_believed_when_it_is_right_again() -> None:
+    """It counted as ahead until the member was restarted."""
+    machine = Machine()
+    machine.pass_time(10.0, step_s=-5 * HOUR_S)
+
+    assert machine.pass_time(10.0, step_s=5 * HOUR_S) == pytest.approx(20.0)
+    assert machine.clock.refused_s == 0.0
+
+
+def test_a_clock_that_was_back_for_a_while_is_not_believed_beyond_where_it_would_be() -> None:
+    machine = Machine()
+    machine.pass_time(10.0, step_s=-5 * HOUR_S)
+
+    assert machine.pass_time(10.0, step_s=6 * HOUR_S) == pytest.approx(20.0 - 5 * HOUR_S)
+    assert machine.clock.refused_s == pytest.approx(6 * HOUR_S)

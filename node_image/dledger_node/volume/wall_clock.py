@@ -4,7 +4,7 @@ Segments expire by their modification times, so a wall clock that jumps forward 
 expire the whole log at once. The time since boot shows how far the wall clock should have moved.
 A larger step is refused and reported: from then on the time is that of the clock before the step.
 Suspension of the machine is no step, since the time since boot includes it. A step back is
-followed: it only makes segments younger.
+followed: it only makes segments younger. So is the step forward that takes it back.
 
 The clock with which the process starts is believed. A member that was off for a month and a host
 that boots a month ahead look the same, and the first must be able to remove its old segments.
@@ -42,14 +42,15 @@ class WallClock:
         """By how much the wall clock is ahead of `now_s`; 0 unless a step was refused."""
         self._wall_s = wall_s
         self._since_boot_s = since_boot_s
-        self._last_s, self._last_boot_s = wall_s(), since_boot_s()
+        self._ahead_s = self._most_ahead_s = wall_s() - since_boot_s()
+        """By how much `now_s` is ahead of the time since boot, now and at the most so far."""
 
     def now_s(self) -> float:
         """Return the time in seconds since the epoch. Call this more often than once an hour."""
         wall_s, boot_s = self._wall_s(), self._since_boot_s()
-        expected_s = self._last_s + boot_s - self._last_boot_s
-        step_s = wall_s - expected_s
-        if step_s > STEP_S_MAX:
+        ahead_s = wall_s - boot_s
+        if ahead_s - self._most_ahead_s > STEP_S_MAX:
+            step_s = ahead_s - self._ahead_s
             if not self.refused_s:
                 logger.error(
                     "the wall clock is %.0f s ahead of the time that has passed; retention by age "
@@ -57,14 +58,13 @@ class WallClock:
                     step_s,
                 )
             self.refused_s = step_s
-            self._last_s = expected_s
         else:
             if self.refused_s:
                 logger.warning("the wall clock is plausible again; retention follows it")
             self.refused_s = 0.0
-            self._last_s = wall_s
-        self._last_boot_s = boot_s
-        return self._last_s
+            self._ahead_s = ahead_s
+            self._most_ahead_s = max(self._most_ahead_s, ahead_s)
+        return boot_s + self._ahead_s
 
 
 class WallClockCollector(Collector):
