@@ -5,7 +5,7 @@ committed index until it has a leader, and a healing member replaces its log. So
 asked again after the pass:
 
     its log begins later        what was removed meanwhile is not missed
-    it has another `life`       if anything of it was missing or damaged, it is read once more, and
+    it has another `life`       if anything of it was missing or wrong, it is read once more, and
                                 its new status shows whether its copies count and what it lacks;
                                 if its life changes again meanwhile, it counts as not read: changed
     its new life ends earlier   what was not served above its new committed index is not missed;
@@ -16,7 +16,6 @@ asked again after the pass:
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +31,7 @@ from dledger_formats.audit import Finding, Verdict
 from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
 from pyspark_dledger.digests import DIGEST_SCHEMA
-from pyspark_dledger.layout import DAMAGED, Flag
+from pyspark_dledger.layout import Flag
 from pyspark_dledger.plan import in_order
 
 AskAgain = Callable[[], Mapping[str, Manifest]]
@@ -175,19 +174,30 @@ def _beyond(
 
 def _is_fault(run: Run) -> bool:
     """Return whether a run excludes the verdict Sound, other than by entries not served."""
-    if run.check in (UNREADABLE, check_name(Flag.SHORT_FILE)):
-        return False
+    return run.check not in (UNREADABLE, check_name(Flag.SHORT_FILE)) and _is_wrong(run)
+
+
+def _is_wrong(run: Run) -> bool:
+    """Return whether a run excludes the verdict Sound."""
     return judge([finding(run, is_elsewhere=False)]) is not Verdict.SOUND
 
 
 def _troubled(
     rows: pa.Table, manifests: Mapping[str, Manifest], held: Mapping[str, Held]
 ) -> set[str]:
-    """Return the members of which anything is missing or damaged."""
+    """Return the members of which anything is missing or wrong.
+
+    An index file counts, too: a member that opens its log again serves none meanwhile.
+    """
     table = DigestTable.of(rows, tuple(manifests))
-    broken = {run.member for run in continuity(spans(table), held, sizes_of(manifests))}
-    damaged = np.unique(table.member[table.has(DAMAGED)]).tolist()
-    return broken | {table.members[number] for number in damaged}
+    flagged = table.pick((table.flags & ~int(Flag.NO_CRC)) != 0)
+    runs = merged(
+        [
+            *integrity(flagged, ends_of(manifests)),
+            *continuity(spans(table), held, sizes_of(manifests)),
+        ]
+    )
+    return {run.member for run in runs if _is_wrong(run)}
 
 
 def _restless(

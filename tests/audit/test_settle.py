@@ -8,11 +8,14 @@ import pytest
 
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.http.status import Manifest, StorageState
+from dledger_formats.log import disk
 from dledger_logs import damage
 from dledger_logs.histories import history
 from dledger_logs.layout import Log, manifest
 from dledger_logs.write import Shape, write_log
-from dledger_scan.local_audit import local_audit
+from dledger_scan.local_audit import LocalPasses, local_audit
+from dledger_scan.scanning import LocalFiles
+from pyspark_dledger.files import GoneError
 
 COUNT = 5000
 ENTRIES = history(COUNT)
@@ -268,3 +271,50 @@ def test_a_log_that_moves_twice_is_named_once_and_as_a_whole(logs: dict[str, Log
     assert [(f.check, f.first_index, f.last_index) for f in summary.first_findings] == [
         ("changed", 0, COUNT - 1)
     ]
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> dict[str, Log]:
+    """Logs of 7 MiB: a restart rebuilds only the last 4 MiB of their index files."""
+    entries = history(3000, body_bytes=(2300, 2500))
+    shape = Shape(segment_bytes=1 << 20, index_segment_bytes=32 * 5000)
+    return {f"n{k}": write_log(tmp_path / f"n{k}", entries, shape) for k in range(3)}
+
+
+def test_index_files_that_a_restart_hides_are_read_again(
+    deep: dict[str, Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a member opens its log, it says 404 for each file. The data had been read before."""
+    reads, passes = LocalFiles.read, 0
+    digests = LocalPasses.digests
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        return digests(*arguments)
+
+    def hidden(self: LocalFiles, folder: str, name: str, start: int, end: int) -> bytes:
+        if passes == 1 and folder == disk.INDEX_FOLDER and self.root == deep["n1"].root:
+            raise GoneError("n1 opens its log")
+        return reads(self, folder, name, start, end)
+
+    monkeypatch.setattr(LocalPasses, "digests", counted)
+    monkeypatch.setattr(LocalFiles, "read", hidden)
+    first, second = (says(deep, "n1", life) for life in ("first", "second"))
+
+    summary = local_audit(deep, {"n1": first}, later=[{"n1": second}] * 2)
+
+    assert findings(summary) == set()
+    assert summary.verdict is Verdict.SOUND
+
+
+def test_a_wrong_index_of_a_log_that_changes_whenever_it_is_read_is_no_damage(
+    deep: dict[str, Log],
+) -> None:
+    damage.flip_unit(deep["n1"], 10)
+    lives = [{"n1": says(deep, "n1", life)} for life in ("second", "third")]
+
+    summary = local_audit(deep, {"n1": says(deep, "n1", "first")}, later=lives)
+
+    assert {each.check for each in summary.first_findings} == {"changed"}
+    assert summary.verdict is Verdict.INCOMPLETE
