@@ -38,10 +38,14 @@ class Copy:
 
     @property
     def first_index(self) -> int:
-        """Index of the first entry; only meaningful if there is one."""
-        files = in_order(self.manifest.data)
-        begin = self.manifest.status.ledger_begin_index
-        return max(begin, files[0].first_index) if files else begin
+        """Index of the first entry; only meaningful if there is one.
+
+        A front that was removed since the status was made is no longer among the files. A first
+        file that does not show its first entry has lost it, and nothing was removed.
+        """
+        begin, files = self.manifest.status.ledger_begin_index, self.manifest.data
+        first = min(files, key=lambda file: disk.start_offset(file.name), default=None)
+        return max(begin, first.first_index) if first is not None else begin
 
     @property
     def committed_index(self) -> int:

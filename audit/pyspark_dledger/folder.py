@@ -64,7 +64,10 @@ class FolderFiles:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Describe a member's folder. Raises AnswerError if it has no sound `checkpoint`."""
+    """Describe a member's folder.
+
+    Raises AnswerError if it has no sound `checkpoint`, or if nothing shows where its log begins.
+    """
     checkpoint, group = _properties(folder, "checkpoint"), _properties(folder, "group")
     try:
         committed_index = int(checkpoint["committedIndex"])
@@ -76,8 +79,7 @@ def manifest_of(folder: Path) -> Manifest:
     data_segments, foreign_data = _listed(folder / disk.DATA_FOLDER)
     index_segments, foreign_index = _listed(folder / disk.INDEX_FOLDER)
     data = list(_data_files(data_segments))
-    begins = [file.first_index for file in data if file.first_index >= 0]
-    begin_index, term = min(begins, default=0), _properties(folder, "currterm").get("currTerm", "")
+    term = _properties(folder, "currterm").get("currTerm", "")
     status = NodeStatus(
         group=group.get("group", ""),
         group_identity=group.get("identity", ""),
@@ -89,7 +91,7 @@ def manifest_of(folder: Path) -> Manifest:
         ready=False,
         reason="the member's folder is read, not the member",
         broker_id=-1,
-        ledger_begin_index=begin_index,
+        ledger_begin_index=_begin_index(folder, data, checkpoint.get("beginIndex", "")),
         ledger_end_index=committed_index,
         ledger_end_term=-1,
         committed_index=committed_index,
@@ -101,6 +103,25 @@ def manifest_of(folder: Path) -> Manifest:
     index = list(_index_files(index_segments))
     foreign = foreign_names(foreign_data + foreign_index)
     return Manifest(status=status, data=data, index=index, foreign=foreign)
+
+
+def _begin_index(folder: Path, data: Sequence[SegmentFile], said: str) -> int:
+    """Return the index of the log's first entry; `said` is what the checkpoint says, which Java's
+    does not. Raises AnswerError if neither shows it.
+
+    If the first file has lost its first entry, the log does not begin with the next file.
+    """
+    begins = [file.first_index for file in data if file.first_index >= 0]
+    if not data or data[0].first_index >= 0:
+        return min(begins, default=0)
+    if said.isdecimal():
+        return int(said)
+    if not begins or disk.start_offset(data[0].name) == 0:
+        return 0
+    raise AnswerError(
+        f"the first entry of {folder / disk.DATA_FOLDER / data[0].name} is damaged, and the "
+        "checkpoint does not say where the log begins; read the running member instead"
+    )
 
 
 def _properties(folder: Path, name: str) -> dict[str, str]:

@@ -7,12 +7,14 @@ import pytest
 from dledger_compaction.model import key_history, naive
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.log import disk, properties
+from dledger_logs import damage
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log
 from dledger_logs.write import write_log
 from dledger_scan.log_rows import rows_of
 from pyspark_dledger import group
 from pyspark_dledger.folder import manifest_of
+from pyspark_dledger.intact import NoIntactCopyError
 
 
 @pytest.fixture
@@ -96,3 +98,10 @@ def test_the_data_source_reads_the_log_of_an_archive(prefix: str, tmp_path: Path
     assert [row["body"] for row in rows] == [
         entry.body for entry in naive(entries, archive.info.clean_index, 20)
     ]
+
+
+def test_a_query_does_not_leave_out_a_front_whose_first_entry_is_damaged(log: Log) -> None:
+    damage.flip_header(log, 0, "magic", 3)
+
+    with pytest.raises(NoIntactCopyError, match="no copy has the entries 0 to"):
+        rows_of(f"n0={log.root}")
