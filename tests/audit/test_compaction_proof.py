@@ -117,6 +117,21 @@ def test_a_removed_front_is_told_and_proven_with_the_archive_before(tmp_path: Pa
     assert both.first == []
 
 
+def test_an_archive_that_begins_after_its_source_lacks_the_entries_before(
+    sound: Sound, tmp_path: Path
+) -> None:
+    """The keys that only those entries have would be lost with the log's front."""
+    log = write_log(tmp_path / "n0", sound.source, SHAPE)
+    late = compacted(copies_of({"n0": damage.remove_front(log, 1)}), tmp_path / "a")
+    assert late is not None
+    whole = Sources(members=copies_of({"n0": write_log(tmp_path / "n1", sound.source, SHAPE)}))
+
+    found = verify(late, whole)
+
+    assert [(each.check, each.index) for each in found.first] == [("missing", 0)]
+    assert f"entries 0 to {late.info.first_index - 1}" in found.first[0].detail
+
+
 def test_only_the_archive_before_is_taken_as_such(tmp_path: Path) -> None:
     history = key_history(700, 5)
     early = copies_of({"n0": write_log(tmp_path / "early", history[:350], SHAPE)})

@@ -77,6 +77,10 @@ def verify(archive: Archive, sources: Sources) -> Found:
     _check_files(archive, found)
     _check_points(archive, sources, found)
     begin = max(info.first_index, sources.first_index)
+    if sources.first_index < info.first_index:
+        last = info.first_index - 1
+        text = f"entries {sources.first_index} to {last} are before the first one of the archive"
+        found.add("missing", sources.first_index, text)
     if begin > info.first_index:
         text = f"entries {info.first_index} to {begin - 1}; give the archive before as --previous"
         found.add("not_in_source", info.first_index, text)
