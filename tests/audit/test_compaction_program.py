@@ -284,3 +284,37 @@ def test_a_crash_leaves_the_old_archive_or_the_new_one(
     again = compacted(late, tmp_path / "a") or Archive.load(tmp_path / "a")
     assert again is not None
     assert again.info == new.info
+
+
+def test_a_log_whose_description_is_lost_is_not_removed_if_it_begins_earlier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the only copy of what retention has removed from all members since."""
+    logs, place = folders(tmp_path), tmp_path / "a"
+    made = compacted(copies_of(logs), place)
+    assert made is not None
+    (place / "archive.json").unlink()
+    late = {member: damage.remove_front(log, 1) for member, log in logs.items()}
+
+    assert main(compact_arguments(late, place)) == ExitCode.REFUSED
+
+    said = capsys.readouterr().err
+    assert f"has the log {made.info.folder}" in said
+    assert "no archive.json" in said
+    assert made.damaged_files() == []
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_what_a_first_run_left_that_was_killed_is_made_again(
+    has_checkpoint: bool, tmp_path: Path
+) -> None:
+    logs, place = folders(tmp_path), tmp_path / "a"
+    made = compacted(copies_of(logs), place)
+    assert made is not None
+    (place / "archive.json").unlink()
+    if not has_checkpoint:
+        (made.log / "checkpoint").unlink()
+
+    archives.check_no_log(place, 0)
+
+    assert compacted(copies_of(logs), place) == made

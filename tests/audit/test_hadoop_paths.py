@@ -17,6 +17,7 @@ from dledger_compaction.programs import Run
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import AuditSummary, ExitCode, Verdict
 from dledger_formats.log.archives import INFO_FILE
+from dledger_logs import damage
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import served
@@ -289,6 +290,24 @@ def test_an_old_log_that_cannot_be_removed_does_not_hide_the_new_archive(
     assert hadoop_archive.fetch(remote, tmp_path / "fetched") == later.info
     said = capsys.readouterr().err
     assert f"the archive was changed, but {remote.uri} does not remove {first.info.folder}" in said
+
+
+def test_where_a_log_by_uri_begins_is_known_without_its_description(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """An object store that does not rename in one step may lose the description."""
+    logs = {name: damage.remove_front(log, 1) for name, log in group(tmp_path / "1", 300).items()}
+    made = compacted(copies_of(logs), tmp_path / "a")
+    assert made is not None
+    assert made.info.first_index > 0
+    (tmp_path / "a" / INFO_FILE).unlink()
+    remote = HadoopFolder(spark.sparkContext, (tmp_path / "a").as_uri())
+
+    assert hadoop_archive.fetch(remote, tmp_path / "fetched") is None
+
+    archives.check_no_log(tmp_path / "fetched", made.info.first_index)
+    with pytest.raises(RefusedError, match=made.info.folder):
+        archives.check_no_log(tmp_path / "fetched", made.info.first_index + 1)
 
 
 def test_a_file_that_is_not_removed_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

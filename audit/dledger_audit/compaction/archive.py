@@ -24,7 +24,14 @@ from typing import Final, Self
 from dledger_audit.compaction import names
 from dledger_audit.compaction.writer import sync_folder
 from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE
-from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
+from dledger_formats.log import properties
+from dledger_formats.log.archives import (
+    FOLDER_NAME,
+    INFO_BYTES_MAX,
+    INFO_FILE,
+    ArchiveInfo,
+    FileDigest,
+)
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.folder import manifest_of
@@ -124,6 +131,29 @@ def _check_hadoop_lock(path: Path) -> None:
             f"{path} is in use by another run, or one was killed: wait until it has ended; if "
             f"none runs, remove {path / HADOOP_LOCK_FILE}"
         )
+
+
+def check_no_log(path: Path, first_index: int) -> None:
+    """Raise RefusedError for a log without an `archive.json` that begins before `first_index`.
+
+    A new archive would replace it, and it may be the only copy of what the members have removed. If
+    they still have all of it, a first run that was killed may have left it.
+    """
+    for name in sorted(entry.name for entry in path.iterdir()):
+        if FOLDER_NAME.fullmatch(name) and (begin := _begin_index(path / name)) < first_index:
+            raise RefusedError(
+                f"{path} has the log {name} and no {INFO_FILE} that describes it, and the members "
+                f"begin with entry {first_index}, so only this log may have the entries from "
+                f"{begin} on: restore {INFO_FILE} from a backup, or compact to another folder"
+            )
+
+
+def _begin_index(log: Path) -> int:
+    """Return the first entry of a log by its `checkpoint`; 0 if that cannot be read."""
+    try:
+        return int(properties.parse((log / "checkpoint").read_bytes())["beginIndex"])
+    except (OSError, ValueError, KeyError):
+        return 0
 
 
 def new_log(path: Path) -> Path:

@@ -85,6 +85,8 @@ def _compact(
         planned = runs.plan(
             options.group, members, options.decoder, options.tombstone_entries, previous
         )
+        if previous is None and planned is not None:
+            archives.check_no_log(path, planned.first_index)
     if planned is None:
         assert previous is not None
         return previous

@@ -9,20 +9,25 @@ from pathlib import Path
 from dledger_audit.compaction import names
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.hadoop import HadoopError, HadoopFolder, warn
-from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo
+from dledger_formats.log.archives import FOLDER_NAME, INFO_BYTES_MAX, INFO_FILE, ArchiveInfo
 from pyspark_dledger.copies import RefusedError
 
 
 def fetch(remote: HadoopFolder, target: Path) -> ArchiveInfo | None:
     """Copy an archive to a local folder; return its description, or None if there is none.
 
+    Of logs that nothing describes, only the `checkpoint` is copied (`archive.check_no_log`).
     Raises RefusedError for a folder that holds anything but an archive, and HadoopError.
     """
-    foreign = names.foreign(remote.names())
+    there = remote.names()
+    foreign = names.foreign(there)
     if foreign is not None:
         raise RefusedError(f"{remote.uri} is no archive: it holds {foreign}; name an empty folder")
     target.mkdir(parents=True, exist_ok=True)
     if not remote.fetch(INFO_FILE, target / INFO_FILE):
+        for name in filter(FOLDER_NAME.fullmatch, there):
+            (target / name).mkdir()
+            remote.fetch(f"{name}/checkpoint", target / name / "checkpoint")
         return None
     try:
         with (target / INFO_FILE).open("rb") as file:
