@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger_audit.checks.comparison import Range
-from dledger_audit.history.chunks import CHUNK, chunk_starts, member_numbers, runs_of
+from dledger_audit.history.chunks import CHUNK, chunk_starts, member_numbers, runs_of, starts_of
 from dledger_audit.history.compared import Compared
 from dledger_audit.history.memory import Memory
 from dledger_audit.passes import Passes
@@ -72,13 +72,16 @@ class RememberingPasses:
                 for member, manifest in manifests.items()
             }
         trusted = _trusted(known, manifests, self._memory)
-        for member, starts in held.items():
-            self._to_read[member] = np.setdiff1d(starts, trusted, assume_unique=True)
         wanted = _without(trusted) if len(trusted) else ranges
         rows = self._passes.digests(manifests, cuts, wanted)
-        remembered = _remembered(self._memory, known, trusted)
+        skipped: dict[str, Longs] = {}
+        for member, starts in held.items():
+            self._read[member] = read = rows.filter(pc.equal(rows["member"], member))
+            # A segment of which many parts are wanted was read with all that is between them.
+            skipped[member] = np.setdiff1d(trusted, starts_of(read, member), assume_unique=True)
+            self._to_read[member] = np.setdiff1d(starts, skipped[member], assume_unique=True)
+        remembered = _remembered(self._memory, known, skipped)
         for member in manifests:
-            self._read[member] = rows.filter(pc.equal(rows["member"], member))
             ours = remembered.filter(pc.equal(remembered["member"], member))
             self._entries_known[member] = pc.sum(ours["entries"]).as_py() or 0
         return pa.concat_tables([rows, remembered]).combine_chunks()
@@ -143,12 +146,14 @@ def _trusted(
     return everywhere[(everywhere < first) | (everywhere >= end)]
 
 
-def _remembered(memory: Memory, known: Mapping[str, Longs], trusted: Longs) -> pa.Table:
-    """Return the rows of the trusted chunks. A table for each of them would take 16 KiB."""
+def _remembered(
+    memory: Memory, known: Mapping[str, Longs], skipped: Mapping[str, Longs]
+) -> pa.Table:
+    """Return the rows of the chunks that were not read. A table for each would take 16 KiB."""
     members, starts = member_numbers(memory.rows, list(known)), chunk_starts(memory.rows)
     chosen = np.zeros(len(memory.rows), np.bool_)
-    for number, chunks in enumerate(known.values()):
-        wanted = np.intersect1d(chunks, trusted, assume_unique=True)
+    for number, (member, chunks) in enumerate(known.items()):
+        wanted = np.intersect1d(chunks, skipped[member], assume_unique=True)
         chosen |= (members == number) & np.isin(starts, wanted)
     return memory.rows.filter(pa.array(chosen))
 

@@ -39,6 +39,8 @@ class Audited:
     """The members that have restarted when they are asked again."""
     silent: set[str] = field(default_factory=set)
     """The members of the group that do not answer."""
+    entries: int = 0
+    """The entries of the member with most of them, by the last audit."""
     entries_read: int = 0
     details: dict[str, str] = field(default_factory=dict)
     """The findings of the last audit, by check."""
@@ -63,6 +65,7 @@ class Audited:
         )
         self.entries_read = passes.entries
         summary = summarize(captured, result)
+        self.entries = summary.entries
         self.details = {each.check: each.detail for each in summary.first_findings}
         return summary.verdict, {
             (each.check, each.member, each.first_index, each.last_index)
