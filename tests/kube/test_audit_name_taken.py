@@ -7,12 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from dledger_formats.audit import Verdict
 from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
 from dledger_operator import names
 from dledger_operator.behaviors.audits.group_audits import GroupAudits, _manifest
 from dledger_operator.behaviors.audits.planning import SCALING_DOWN, SCHEDULE, NewAudit
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.clients.errors import ConflictError, RefusedError
+from dledger_operator.observed_state import AuditFinding
+
+BEFORE_SCALING_DOWN = {"beforeScalingDown": True}
 
 
 class Api:
@@ -21,6 +25,7 @@ class Api:
     def __init__(self) -> None:
         self.stored: dict[str, dict[str, Any]] = {}
         self.refuses = False
+        self.asked: list[Mapping[str, Any]] = []
 
     def put(self, name: str, at: datetime, owner: str) -> dict[str, Any]:
         metadata = {
@@ -31,6 +36,7 @@ class Api:
         return self.stored[name]
 
     async def create_custom_object(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self.asked.append(body)
         name = body["metadata"]["name"]
         if self.refuses:
             raise RefusedError("exceeded quota: dledgeraudits")
@@ -42,9 +48,11 @@ class Api:
         return [*self.stored.values()]
 
 
-def shrinking(api: Api, now: datetime) -> tuple[GroupAudits, GroupSnapshot, SimpleNamespace]:
+def shrinking(
+    api: Api, now: datetime, audit: Mapping[str, Any] = BEFORE_SCALING_DOWN
+) -> tuple[GroupAudits, GroupSnapshot, SimpleNamespace]:
     """A group of five members that is to have three, from a time on."""
-    spec = {"replicas": 3, "audit": {"beforeScalingDown": True}}
+    spec = {"replicas": 3, "audit": dict(audit)}
     snapshot = GroupSnapshot.of(group_body(spec), IMAGES)
     snapshot.membership = membership(5)
     snapshot.reconciled = cast("Any", SimpleNamespace(generation=1))
@@ -66,6 +74,24 @@ async def test_an_audit_before_a_removal_reads_everything() -> None:
 
     assert made[SCHEDULE]["spec"]["history"] == kept
     assert made[SCALING_DOWN]["spec"]["history"] == kept | {"sinceLast": False}
+
+
+@pytest.mark.parametrize("found", [Verdict.DAMAGED, Verdict.DIVERGED, Verdict.SOUND])
+async def test_an_audit_after_one_that_found_damage_reads_everything(found: Verdict) -> None:
+    """An audit without this history may have found it, in entries that the history has as sound."""
+    kept = {"persistentVolumeClaim": {"claimName": "audits"}, "sinceLast": True}
+    api, asked = Api(), {"schedule": "@daily", "history": kept}
+    audits, snapshot, context = shrinking(api, NOW, audit=asked)
+    snapshot.audits.finding = AuditFinding(
+        audit="by-hand", verdict=found, message="", started_at=NOW
+    )
+    await audits.run_once()
+    context.time = NOW + timedelta(days=1)
+
+    await audits.run_once()
+
+    (made,) = api.asked
+    assert made["spec"]["history"] == kept | {"sinceLast": found is Verdict.SOUND}
 
 
 MINUTE = timedelta(minutes=1)

@@ -114,7 +114,10 @@ class GroupAudits:
     async def _create(self, group: Group, policy: AuditPolicy, new: NewAudit) -> bool:
         """Create an audit. Return whether it exists now."""
         try:
-            made = await self._context.api.create_custom_object(_manifest(group, policy, new))
+            manifest = _manifest(
+                group, policy, new, follows_damage=bool(self._snapshot.audits.kept)
+            )
+            made = await self._context.api.create_custom_object(manifest)
         except ConflictError:  # it was created before, but the record of it was lost
             return await self._is_taken_for(group, new)
         except RefusedError as error:
@@ -172,7 +175,10 @@ def _without_schedule(policy: AuditPolicy) -> str:
     return f"no audit is created by a schedule{still}: {policy.problem}"
 
 
-def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
+def _manifest(
+    group: Group, policy: AuditPolicy, new: NewAudit, *, follows_damage: bool = False
+) -> Manifest:
+    reads_all = new.cause == SCALING_DOWN or follows_damage
     return {
         "apiVersion": names.API_GROUP_VERSION,
         "kind": names.AUDIT_KIND,
@@ -188,14 +194,19 @@ def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
         },
         "spec": {
             "groupRef": {"name": group.name},
-            **_request(policy, new),
+            **_request(policy, reads_all=reads_all),
         },
     }
 
 
-def _request(policy: AuditPolicy, new: NewAudit) -> Manifest:
-    """Return the spec that the group asks for; before members are removed, all history is read."""
+def _request(policy: AuditPolicy, *, reads_all: bool) -> Manifest:
+    """Return the spec that the group asks for.
+
+    With `reads_all`, entries that the history has as sound are read, too: members are removed after
+    the audit, or an audit that did not keep this history has found damage. The next Sound audit
+    ends the report of that damage.
+    """
     history = policy.request.get("history")
-    if new.cause != SCALING_DOWN or not history:
+    if not reads_all or not history:
         return dict(policy.request)
     return {**policy.request, "history": {**history, "sinceLast": False}}
