@@ -320,6 +320,12 @@ def test_a_history_that_cannot_be_read_is_refused_and_an_unfinished_one_is_ignor
         load(tmp_path, "g")
 
 
+def test_a_folder_that_cannot_be_looked_into_is_no_empty_history(tmp_path: Path) -> None:
+    """Such as one of another user. A name that is too long is refused to every user."""
+    with pytest.raises(HistoryError, match="cannot be read"):
+        load(tmp_path / ("a" * 300), "g")
+
+
 def test_two_audits_at_once_do_not_share_a_history(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

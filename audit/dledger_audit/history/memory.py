@@ -207,8 +207,12 @@ def _check_hadoop_lock(folder: Path) -> None:
 def load(folder: Path, group: str) -> Memory:
     """Read the memory of a group; an empty one if there is none yet. Raises HistoryError."""
     path = folder / FILE
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return Memory(group=group)
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {error}") from error
     try:
         table = pq.read_table(path)
         metadata = json.loads((table.schema.metadata or {})[_KEY])
