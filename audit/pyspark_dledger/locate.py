@@ -69,10 +69,14 @@ def locate(view: Bytes, index: int, last_index: int, units: Records, pos: int) -
     """Locate entries from `index`, which starts at the view's first byte, up to `last_index`.
 
     `units` are the index file's units from `index` on; `pos` is the view's offset in the data
-    files. The result is empty if the view starts with no complete, plausible entry.
+    files. The result is empty if the view starts with no complete, plausible entry. It ends with
+    the units, if there are any: those of later entries may only not have been fetched yet.
     """
     found = _locate_by_units(view, index, last_index, units, pos)
-    return (found if len(found) else _walk(view)).head(last_index - index + 1)
+    if not len(found):
+        found = _walk(view)
+        found = found.head(len(units)) if len(units) else found
+    return found.head(last_index - index + 1)
 
 
 def _locate_by_units(view: Bytes, index: int, last_index: int, units: Records, pos: int) -> Located:

@@ -147,6 +147,18 @@ def test_a_bad_index_unit_is_flagged_and_hides_no_entry(index: int, byte: int, b
     assert found == {index: Flag.INDEX_FILE_DIFFERS}
 
 
+@pytest.mark.parametrize("index", [57, 58, 59])
+def test_a_bad_index_unit_flags_none_of_those_that_were_not_fetched_with_it(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_dledger.segments.BLOCK_ENTRIES_MAX", 60)
+    with a_log(shape=small_shape(1 << 16)) as log:
+        damage.flip_unit(log, index)
+        found = flagged(scan_log(log))
+
+    assert found == {index: Flag.INDEX_FILE_DIFFERS}
+
+
 def test_every_entry_is_found_without_index_files() -> None:
     with a_log() as log:
         damage.remove_index(log)
