@@ -213,6 +213,22 @@ def test_the_clean_point_is_the_lowest_commit_of_the_voters(tmp_path: Path) -> N
     assert (archive.info.clean_index, archive.info.end_index) == (120, 120)
 
 
+def test_an_archive_whose_last_entry_was_dropped_is_continued(tmp_path: Path) -> None:
+    """The folder of a killed member has segments after what its checkpoint calls committed."""
+    history = key_history(COUNT, 7)
+    history[120] = replace(history[120], magic=disk.NORMAL, channel=0, body=b"k1=")
+    logs = members_of(tmp_path, history)
+    early = copies_of(logs, {"n0": manifest(logs["n0"], "n0", committed_index=120)})
+    first = compacted(early, tmp_path / "a", tombstone_entries=0)
+    assert first is not None
+    assert first.info.clean_index == first.info.end_index == 120
+
+    again = compacted(copies_of(logs), tmp_path / "a", tombstone_entries=0)
+
+    assert again is not None
+    assert again.info.end_index == COUNT - 1
+
+
 def test_a_log_of_one_segment_is_refused(tmp_path: Path) -> None:
     logs = members_of(tmp_path, key_history(10, 7))
 

@@ -26,6 +26,8 @@ from pyspark_dledger.layout import Bools
 from pyspark_dledger.segments import WINDOW_BYTES
 
 _KEY_OF_HISTORY: Final = ("term", "channel", "magic", "body_size")
+_DROPPED: Final = (0, disk.NOOP, 0, 0)
+"""The other fields of an entry that was dropped, and the CRC of its body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,9 +265,11 @@ def _check_overlap(
     """Raise RefusedError if the archive's last entry differs from the members'."""
     at = previous.info.end_index
     old = _header(reader, previous.copy(), at)
+    # A dropped entry has kept its term alone.
+    known = 1 if old and at <= previous.info.clean_index and old[1:-1] == _DROPPED else -1
     for copy in members:
         new = _header(reader, copy, at)
-        if old is not None and new is not None and old[:-1] != new[:-1]:
+        if old is not None and new is not None and old[:known] != new[:known]:
             raise RefusedError(
                 f"entry {at} of the archive is another one than that of {copy.member}: the archive "
                 f"is of another history of the group {planned.group}; compact to a new folder"
