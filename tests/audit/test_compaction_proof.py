@@ -93,6 +93,25 @@ def test_an_archive_with_a_checksum_that_is_computed_as_0_is_right(
     assert verify(archive, Sources(members=copies_of({"n0": log}))).first == []
 
 
+def test_an_entry_with_an_index_before_the_log_is_named(sound: Sound, tmp_path: Path) -> None:
+    """Its checksums are right, as a program with a bug writes them."""
+    shutil.copytree(sound.archive.path, tmp_path / "a")
+    archive = Archive.load(tmp_path / "a")
+    assert archive is not None
+    log = read_log(archive.log)
+    last, before = (disk.unpack_header(log.entry_bytes(log.last_index - k), 0) for k in (0, 1))
+    assert last.magic == disk.NORMAL
+    wrong = last._replace(index=-1_000_000)
+    wrong = wrong._replace(chain_crc=disk.chain_crc_of(wrong, before.chain_crc))
+    place = log.places[-1]
+    damage.overwrite(log.data_path(place.segment), place.offset, disk.ENTRY_HEADER.pack(*wrong))
+    source = copies_of({"n0": write_log(tmp_path / "n0", sound.source, SHAPE)})
+
+    found = verify(archive, Sources(members=source))
+
+    assert {"digest_differs", "wrong_place", "wrong_end", "missing"} <= found.counts.keys()
+
+
 def test_a_removed_front_is_told_and_proven_with_the_archive_before(tmp_path: Path) -> None:
     history = key_history(700, 5)
     early = {"n0": write_log(tmp_path / "early" / "n0", history[:350], SHAPE)}

@@ -99,7 +99,8 @@ def _note_front(archive: Archive, last: int, fates: Fates) -> None:
     for entry in _walk(archive, Found()):
         if entry.header.index > last:
             return
-        fates.note(entry.header.index, entry.header.magic, entry.body)
+        if entry.header.index >= archive.info.first_index:  # the walk reports any other
+            fates.note(entry.header.index, entry.header.magic, entry.body)
 
 
 def _check_previous(archive: Archive, previous: Archive) -> None:
@@ -211,7 +212,7 @@ def _compare(archive: Archive, sources: Sources, fates: Fates, begin: int, found
         if source is None or index < source.index:
             if index >= begin:
                 found.add("invented", index, f"entry {index} is not in the source")
-            elif index <= clean and entry.header.magic == disk.NORMAL:
+            elif archive.info.first_index <= index <= clean and entry.header.magic == disk.NORMAL:
                 _compare_fate(entry, None, fates.of(index), found)
             continue
         _compare_one(entry, source, fates.of(index) if index <= clean else None, found)
