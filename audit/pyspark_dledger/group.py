@@ -25,6 +25,10 @@ MANIFEST_ATTEMPTS_MAX: Final = 2
 """A member that hangs delays a query by 10 seconds at most: the others are asked meanwhile."""
 
 
+class NoMemberError(RefusedError):
+    """No member of the group can be read now."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The copies that can be read; `ask` returns at least one."""
@@ -86,7 +90,7 @@ def heard(
     """Ask members for their manifests at once; `places` are URLs and folders by member id.
 
     `warned_of` are members whose silence was logged before, so it is not logged again. Raises
-    RefusedError if no member answers, or if a place belongs to another member.
+    NoMemberError if no member answers, RefusedError if a place belongs to another member.
     """
 
     def one(member: str) -> Copy | str:
@@ -102,7 +106,7 @@ def heard(
         if isinstance(answer, str)
     }
     if not copies:
-        raise RefusedError(f"no member of the group can be read: {'; '.join(silent.values())}")
+        raise NoMemberError(f"no member of the group can be read: {'; '.join(silent.values())}")
     for member, reason in silent.items():
         if member not in warned_of:
             _LOG.warning("reading without a member: %s", reason)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from pyspark_dledger import group
 from pyspark_dledger.copies import RefusedError
-from pyspark_dledger.group import Group
+from pyspark_dledger.group import Group, NoMemberError
 from pyspark_dledger.log_view import (
     ASK_SECONDS,
     LogTask,
@@ -31,8 +31,8 @@ Offset: TypeAlias = dict[str, Any]
 """`index`, the next entry to read, and `group`, an identity or an empty text."""
 
 COMMIT_SECONDS: Final = 60.0
-"""How long a batch waits until a member knows again that its entries are committed, and until all
-members report whether they still have its front.
+"""How long a batch waits until a member answers and knows again that its entries are committed, and
+until all members report whether they still have its front.
 """
 
 
@@ -62,7 +62,7 @@ class LogStream:
     def first(self) -> Offset:
         """Return where a query without a checkpoint begins. Raises RefusedError."""
         first = self._options.first_wanted
-        found = self._ask()
+        found = self._ask_patiently()
         if first is None:
             found = self._ask_about(0, found)
         return {
@@ -72,7 +72,7 @@ class LogStream:
 
     def stop_here(self) -> None:
         """Let the query end with the last entry that is committed now. Raises RefusedError."""
-        self._target = self._ask().committed_index + 1
+        self._target = self._ask_patiently().committed_index + 1
 
     def latest(self, start: Offset, *, is_bounded: bool) -> Offset:
         """Return where a batch that begins at `start` ends; it is empty if there is nothing new.
@@ -84,7 +84,7 @@ class LogStream:
             # Spark would ask 100 times a second.
             self._sleep(max(0.0, self._idle_since + ASK_SECONDS - self._clock()))
         first = start["index"]
-        found = self._ask()
+        found = self._ask_patiently()
         if self._end(found) > first:  # a front that is not wanted need not be known
             found = self._ask_about(first, found)
         self._check_group(start, found)
@@ -119,6 +119,17 @@ class LogStream:
         found = group.ask(self._options.members, warned_of=self._silent)
         self._silent = frozenset(found.silent)
         return found
+
+    def _ask_patiently(self) -> Group:
+        """Ask, and wait while no member answers: all of them may restart, or the only one."""
+        deadline = self._clock() + COMMIT_SECONDS
+        while True:
+            try:
+                return self._ask()
+            except NoMemberError:
+                if self._clock() >= deadline:
+                    raise
+                self._sleep(ASK_SECONDS)
 
     def _end(self, found: Group) -> int:
         """Return the index before which the query ends, by what is committed and wanted."""
