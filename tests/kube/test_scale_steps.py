@@ -126,6 +126,25 @@ def test_a_leader_without_a_reachable_successor_is_not_removed() -> None:
     assert reason(world) == "NoSuccessor"
 
 
+@pytest.mark.parametrize("unready", [{"n0"}, {"n0", "n1"}, {"n2"}])
+def test_a_voter_that_does_not_serve_gets_no_leadership(unready: set[str]) -> None:
+    """Its volume may be full or its disk stuck, so that it would not stand for election. In a group
+    without appends, it has all entries nevertheless.
+    """
+    found = step(five(replicas=3, leader="n4", unready=unready))
+
+    assert isinstance(found, HandOver)
+    assert found.to in {"n0", "n1", "n2"} - unready
+
+
+def test_a_leader_whose_successors_do_not_serve_keeps_the_leadership_and_says_why() -> None:
+    found = step(five(replicas=3, leader="n4", unready={"n0", "n1"}, down={"n2"}))
+
+    assert isinstance(found, Wait)
+    assert found.reason == "NoSuccessor"
+    assert "n0 is not ready; n1 is not ready" in found.message
+
+
 def test_the_pod_of_a_non_member_stays_until_the_leader_confirms_the_removal() -> None:
     world = ScalingWorld(pods=5)
 

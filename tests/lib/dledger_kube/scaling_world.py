@@ -185,7 +185,7 @@ class ScalingWorld:
         assert (group, identity) == ("flights", IDENTITY)
         self.requests.append(("TRANSFER", to))
         self._reach(ip, leader)
-        if not self.up(to):
+        if not self.up(to) or to in self.unready:
             return LeadershipTransferResponse(code=Code.TAKE_LEADERSHIP_FAILED)
         self.elect(to)
         self._answer()

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats.http.status import NodeStatus
+from dledger_formats.http.status import NodeStatus, PeerStatus
 from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
@@ -178,23 +178,36 @@ def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
 def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
     """Transfer to the remaining voter with the highest match index, which is the fastest.
 
-    A voter on a node that is being emptied would have to hand over again, so it comes last.
+    A voter that does not serve would not stand for election, and the leader takes no appends while
+    it waits for that. A voter on a node that is being emptied would have to hand over again, so it
+    comes last.
     """
     staying = [
         peer
         for peer in leading.followers
-        if peer.peer_id in leading.voters
-        and peer.reachable
-        and names.ordinal(peer.peer_id) < state.replicas
+        if peer.peer_id in leading.voters and names.ordinal(peer.peer_id) < state.replicas
     ]
-    if staying:
-        best = max(staying, key=lambda peer: (peer.peer_id not in state.emptied, peer.match_index))
+    unable = {peer.peer_id: why for peer in staying if (why := _why_unable(state, peer))}
+    if able := [peer for peer in staying if peer.peer_id not in unable]:
+        best = max(able, key=lambda peer: (peer.peer_id not in state.emptied, peer.match_index))
         return HandOver(leader_id=leading.self_id, to=best.peer_id)
     message = (
-        f"{leading.self_id} is to be removed but is the leader, and it reaches no "
-        "voter that stays and could take over"
+        f"{leading.self_id} is to be removed but is the leader, and no voter that stays could take "
+        f"over: {'; '.join(unable.values()) or 'there is none'}"
     )
     return Wait(Problem(reason=reasons.NO_SUCCESSOR, message=message))
+
+
+def _why_unable(state: ScaleState, peer: PeerStatus) -> str:
+    """Return why a voter could not take over the leadership; empty if it could."""
+    answer = state.answers.get(peer.peer_id)
+    if not peer.reachable:
+        return f"the leader does not reach {peer.peer_id}"
+    if answer is None:
+        return f"{peer.peer_id} does not answer"
+    if peer.full or not answer.ready:
+        return f"{peer.peer_id} is not ready" + (f": {answer.reason}" if answer.reason else "")
+    return ""
 
 
 def _grow(state: ScaleState, leading: NodeStatus) -> Step | None:
