@@ -7,11 +7,13 @@ from random import Random
 
 import pytest
 
-from dledger_kube.objects import group, membership
+from dledger_kube.objects import group, membership, observed_group
 from dledger_kube.scaling_world import ScalingWorld
+from dledger_operator.api_objects import StatefulSetView, VolumeClaimView
 from dledger_operator.behaviors.members.scale import Scaler
 from dledger_operator.behaviors.report.event_recorder import EventNote
-from dledger_operator.clients.errors import ConflictError
+from dledger_operator.clients.errors import ConflictError, RefusedError
+from dledger_operator.conditions import progressing
 from dledger_operator.observed_state import Membership
 
 FIVE = {"n0", "n1", "n2", "n3", "n4"}
@@ -188,3 +190,70 @@ async def test_a_spec_that_is_changed_back_during_scaling_reverts_the_steps() ->
         pass
 
     assert (scene.world.members, scene.world.pods) == ({"n0", "n1", "n2"}, 3)
+
+
+class Guarded(ScalingWorld):
+    """A world in which somebody's webhook refuses what the operator asks the API server for."""
+
+    def guard(self, *refused: str) -> None:
+        self.refused, self.asked_at_s = refused, list[float]()
+
+    def refuse(self, what: str) -> None:
+        if what in self.refused:
+            raise RefusedError(f"{what}: a webhook denied the request")
+
+    async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
+        self.refuse(f"set the replicas to {replicas}")
+        await super().set_replicas(stateful_set, replicas)
+
+    async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
+        self.refuse(f"delete {claim.name}")
+        await super().delete_volume_claim(claim)
+
+
+@pytest.mark.parametrize(
+    ("world", "replicas"),
+    [
+        (Guarded(hibernate=True), 0),
+        (Guarded(replicas=5), 5),
+        (Guarded(leader=None, pods=2), 3),
+        (Guarded(pods=5, voters=set(FIVE)), 4),
+    ],
+    ids=["hibernation", "growth", "a missing pod", "a removed member"],
+)
+async def test_a_step_that_the_api_server_refuses_is_told_and_retried_with_a_growing_pause(
+    world: Guarded, replicas: int
+) -> None:
+    world.guard(f"set the replicas to {replicas}")
+    scene, tries = Scene(world), list[float]()
+
+    while scene.now_s < 60.0:
+        if await scene.run_once():
+            tries.append(scene.now_s)
+        scene.now_s += 0.5
+
+    assert scene.scaler.problem is not None
+    assert scene.scaler.problem.reason == "RequestRefused"
+    assert f"set the replicas to {replicas}: a webhook denied" in scene.scaler.problem.message
+    assert len(tries) <= 15
+    assert scene.event_reasons in ([], ["MemberRemoved"])
+    world.guard()
+    scene.now_s += 60.0
+    await scene.run_once()
+    assert (world.pods, scene.scaler.problem) == (replicas, None)
+
+
+async def test_a_volume_claim_that_may_not_be_deleted_is_told_and_the_others_are_deleted() -> None:
+    world = Guarded(claims={0, 1, 2, 3, 4})
+    world.guard("delete data-flights-3")
+    scene = Scene(world)
+
+    await scene.run_once()
+
+    assert world.claims == {0, 1, 2, 3}
+    assert scene.event_reasons == ["VolumeDeleted"]
+    problem = scene.scaler.problem
+    assert problem is not None
+    verdict = progressing.judge(observed_group(scaling_problem=problem))
+    assert (verdict.holds, verdict.reason) == (False, "AsRequested")
+    assert verdict.message.endswith("; delete data-flights-3: a webhook denied the request")

@@ -32,6 +32,8 @@ def judge(observed: ObservedGroup) -> Judgment:
         message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
         if observed.plan and observed.plan.waiting:
             message += f"; an update is ready: {observed.plan.waiting.message}"
+        if observed.scaling_problem:  # such as volume claims that may not be deleted
+            message += f"; {observed.scaling_problem.message}"
         return Judgment(holds=False, reason="AsRequested", message=message)
     to_add = sorted(wanted - voters)
     to_remove = sorted((voters | learners | extra) - wanted)

@@ -16,10 +16,10 @@ from dledger_operator.behaviors.loops import backoff_s
 from dledger_operator.behaviors.members.leader_client import LeaderClient
 from dledger_operator.behaviors.members.membership import is_possible
 from dledger_operator.behaviors.members.scale_steps import ScaleState, next_step
-from dledger_operator.behaviors.members.steps import ChangeMember, DeleteClaims
+from dledger_operator.behaviors.members.steps import ChangeMember, DeleteClaims, Step
 from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.behaviors.steps import FoundAgain, HandOver, SetPods, Wait
-from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.clients.errors import MemberSilentError, RefusedError
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.problem import Problem
 from dledger_operator.resources import config_map
@@ -108,6 +108,8 @@ class Scaler:
         self._on_membership = on_membership
         self._on_event = on_event
         self._watch = Watch()
+        self._removed = ""
+        """The member that was removed by the last change."""
         self._failures = 0
         self._retry_at_s = 0.0
         self.problem: Problem | None = None
@@ -139,28 +141,41 @@ class Scaler:
             return False
         if self._clock() < self._retry_at_s:
             return False
+        try:
+            if await self._take(group, state, stateful_set, ips, claims, step):
+                self._record_success()
+        except MemberSilentError as error:
+            self._record_failure(NO_ANSWER, str(error))
+        except RefusedError as error:
+            self._record_failure(reasons.REQUEST_REFUSED, str(error))
+        return True
+
+    async def _take(
+        self,
+        group: Group,
+        state: ScaleState,
+        stateful_set: StatefulSetView,
+        ips: Mapping[str, str],
+        claims: Sequence[VolumeClaimView],
+        step: Step,
+    ) -> bool:
+        """Take a step; return whether it succeeded. Raises RefusedError if the API server refuses
+        it, and MemberSilentError.
+        """
         if isinstance(step, SetPods):
             await self._set_pods(group, stateful_set, step.replicas)
-            self._record_success()
             return True
         if isinstance(step, FoundAgain):
             await self._found_again(group, state.shape, stateful_set, step.first_voters)
-            self._record_success()
             return True
         if isinstance(step, DeleteClaims):
-            await self._delete_claims(
-                group, [each for each in claims if each.ordinal in step.ordinals]
-            )
-            self._record_success()
+            chosen = [each for each in claims if each.ordinal in step.ordinals]
+            await self._delete_claims(group, chosen)
             return True
+        assert isinstance(step, ChangeMember | HandOver)
         assert state.leader is not None
-        try:
-            await self._ask_leader(
-                group, state.leader, ips, stateful_set, step, state.shape.identity
-            )
-        except MemberSilentError as error:
-            self._record_failure(NO_ANSWER, str(error))
-        return True
+        identity = state.shape.identity
+        return await self._ask_leader(group, state.leader, ips, stateful_set, step, identity)
 
     async def _ask_leader(
         self,
@@ -170,7 +185,7 @@ class Scaler:
         stateful_set: StatefulSetView,
         step: ChangeMember | HandOver,
         identity: str,
-    ) -> None:
+    ) -> bool:
         ip = ips.get(leader.member_id)
         if ip is None:
             raise MemberSilentError(f"the leader {leader.member_id} has no pod IP")
@@ -178,31 +193,36 @@ class Scaler:
             transferred = await self._requests.transfer(
                 ip, group.name, leader, step.to, identity=identity
             )
-            if self._is_success(transferred, f"TRANSFER to {step.to}"):
-                message = (
-                    f"{leader.member_id} transferred its leadership to {step.to}, because "
-                    f"{leader.member_id} will be removed"
-                )
-                self._record_event(group, reasons.LEADERSHIP_MOVED, message)
-            return
+            if not self._is_success(transferred, f"TRANSFER to {step.to}"):
+                return False
+            message = (
+                f"{leader.member_id} transferred its leadership to {step.to}, because "
+                f"{leader.member_id} will be removed"
+            )
+            self._record_event(group, reasons.LEADERSHIP_MOVED, message)
+            return True
         changed = await self._requests.change(
             ip, group.name, leader, step.kind, step.member_id, identity=identity
         )
         if not is_possible(changed):
             raise MemberSilentError(f"{leader.member_id} names members that no group can have")
         if not self._is_success(changed, f"{step.kind.value} {step.member_id}"):
-            return
+            return False
         membership = Membership(
             voters=frozenset(changed.voters), learners=frozenset(changed.learners)
         )
         self._on_membership(membership)
-        reason, what = _MEMBER_EVENTS[step.kind]
-        voters = ", ".join(changed.voters)
-        self._record_event(group, reason, f"{step.member_id} {what}; voters: {voters}")
-        ordinal = names.ordinal(step.member_id)
+        removes, ordinal = step.kind is ChangeKind.REMOVE, names.ordinal(step.member_id)
+        # A removal is repeated until the pod can be deleted, and succeeds each time.
+        if not (removes and step.member_id == self._removed):
+            reason, what = _MEMBER_EVENTS[step.kind]
+            voters = ", ".join(changed.voters)
+            self._record_event(group, reason, f"{step.member_id} {what}; voters: {voters}")
+        self._removed = step.member_id if removes else ""
         removed = step.member_id not in membership.voters | membership.learners
-        if step.kind is ChangeKind.REMOVE and removed and stateful_set.replicas == ordinal + 1:
+        if removes and removed and stateful_set.replicas == ordinal + 1:
             await self._set_pods(group, stateful_set, ordinal)
+        return True
 
     async def _found_again(
         self, group: Group, shape: Shape, stateful_set: StatefulSetView, first_voters: int
@@ -227,10 +247,18 @@ class Scaler:
         self._record_event(group, FOUNDED_AGAIN, message)
 
     async def _delete_claims(self, group: Group, claims: Sequence[VolumeClaimView]) -> None:
+        """Delete the claims that may be deleted. Raises RefusedError if one may not."""
+        refused = None
         for claim in claims:
-            await self._api.delete_volume_claim(claim)
+            try:
+                await self._api.delete_volume_claim(claim)
+            except RefusedError as error:
+                refused = error
+                continue
             message = f"deleted volume claim {claim.name}: its member was removed from the group"
             self._record_event(group, VOLUME_DELETED, message)
+        if refused is not None:
+            raise refused
 
     async def _set_pods(self, group: Group, stateful_set: StatefulSetView, replicas: int) -> None:
         await self._api.set_replicas(stateful_set, replicas)
@@ -244,9 +272,8 @@ class Scaler:
         self._record_event(group, reason, message)
 
     def _is_success(self, answer: Message, request: str) -> bool:
-        """Record the outcome of a request to the leader; return whether it succeeded."""
+        """Return whether a request to the leader succeeded; record why if it did not."""
         if answer.code is DLedgerResponseCode.SUCCESS:
-            self._record_success()
             return True
         explanation = _EXPLANATIONS.get(answer.code)
         refused = f"the leader refuses {request}: {answer.code.name}"

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from dledger_operator import names, reasons
 from dledger_operator.api_objects import VolumeClaimView
@@ -33,8 +33,6 @@ from dledger_operator.problem import Problem
 from dledger_operator.spec.replace_request import ReplaceRequest
 
 logger = logging.getLogger(__name__)
-
-REFUSED: Final = "RequestRefused"
 
 
 class ReplaceWorker(SteppedWorker[ReplaceRequest]):
@@ -79,9 +77,8 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
             logger.info("replacement %s/%s: %s", self.namespace, self.name, error)
             return self.look_again_s
         except (EvictionRefusedError, RefusedError) as error:
-            reason = (
-                reasons.DISRUPTION_BUDGET if isinstance(error, EvictionRefusedError) else REFUSED
-            )
+            budget = isinstance(error, EvictionRefusedError)
+            reason = reasons.DISRUPTION_BUDGET if budget else reasons.REQUEST_REFUSED
             refused = Wait(Problem(reason=reason, message=str(error)))
             return await self._take(in_time(state, refused))
 
