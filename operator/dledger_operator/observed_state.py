@@ -288,8 +288,8 @@ class ObservedGroup:
 
     @property
     def falls_asleep(self) -> bool:
-        """Whether the group is to have no pods, and its pods are being deleted."""
-        return self.hibernate and any(each.leaving for each in self.members)
+        """Whether the group is to have no pods, and all of its pods are being deleted."""
+        return self.hibernate and {each.leaving for each in self.members if each.exists} == {True}
 
     @property
     def behind(self) -> Sequence[ObservedMember]:

@@ -24,6 +24,7 @@ from dledger_operator.behaviors.steps import SetPods, Wait
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready
 from dledger_operator.observed_state import Membership, ObservedGroup
+from dledger_operator.problem import Problem
 
 TURNS_MAX = 150
 
@@ -191,6 +192,21 @@ def test_a_majority_that_ends_on_purpose_is_no_loss() -> None:
 
     assert (asleep.holds, asleep.reason) == (False, "Hibernating")
     assert (awake.holds, awake.reason) == (False, "QuorumLost")
+
+
+def test_pods_that_end_before_the_group_falls_asleep_hide_neither_a_loss_nor_the_cause() -> None:
+    """The pods of two members end on nodes that are gone, or are replaced."""
+    members = [
+        member(ordinal, leaving=ordinal > 0, ready=False, reason="gone") for ordinal in range(3)
+    ]
+    waits = Problem(reason="NoLeader", message="hibernation needs a leader")
+    observed = observed_group(hibernate=True, members=tuple(members), scaling_problem=waits)
+
+    lost, progress = quorum_healthy.judge(observed), progressing.judge(observed)
+
+    assert (lost.holds, lost.reason) == (False, "QuorumLost")
+    assert (progress.holds, progress.reason) == (True, "NoLeader")
+    assert progress.message == "the group is to hibernate; hibernation needs a leader"
 
 
 def test_a_group_that_is_to_hibernate_says_what_it_waits_for() -> None:
