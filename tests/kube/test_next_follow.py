@@ -31,10 +31,10 @@ class Polls:
 class Followed:
     """A group of three whose n1 leads, and the operator's clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, pods: int = 3) -> None:
         self.now_s = 0.0
         self.polls = Polls()
-        self.store = PodStore(tuple(pod(ordinal) for ordinal in range(3)))
+        self.store = PodStore(tuple(pod(ordinal) for ordinal in range(pods)))
         self.follower = LeaderFollower(
             self.store,  # type: ignore[arg-type]
             self.polls,  # type: ignore[arg-type]
@@ -48,9 +48,9 @@ class Followed:
     async def _ask(self, _: Sequence[PodView]) -> Mapping[str, NodeStatus]:
         return {}
 
-    async def run(self, *told: Observation) -> float | None:
+    async def run(self, *told: Observation, hibernate: bool = False) -> float | None:
         self.polls.told = [*told]
-        return await self.follower.run_once(group(), membership())
+        return await self.follower.run_once(group(hibernate=hibernate), membership())
 
     def role(self, ordinal: int) -> str:
         return self.store.pods()[ordinal].role(group().roles)
@@ -97,3 +97,12 @@ async def test_a_group_without_a_leader_is_looked_at_soon() -> None:
     followed = Followed()
 
     assert await followed.run(*(silent(each, 7) for each in range(3))) == LOOK_AGAIN_S
+
+
+async def test_events_tell_everything_about_a_group_that_sleeps() -> None:
+    followed = Followed(pods=0)
+
+    assert await followed.run(hibernate=True) is None
+    assert await followed.run() == LOOK_AGAIN_S, "it wakes"
+    falls_asleep = Followed(pods=1)
+    assert await falls_asleep.run(silent(0, 7), hibernate=True) == LOOK_AGAIN_S

@@ -11,7 +11,12 @@ import pytest
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import NOW, group, group_body, membership, node_status, pod
 from dledger_kube.worker_context import unconnected
-from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
+from dledger_operator.api_objects import (
+    CreationFailure,
+    EndpointView,
+    PodView,
+    VolumeClaimView,
+)
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.group_worker import GroupWorker
 from dledger_operator.behaviors.leader.follow_leader import FollowResult
@@ -59,6 +64,9 @@ class World:
         self.read_at_s.append(self.now_s)
         return self.claims
 
+    async def service_endpoints(self, *_: object) -> list[EndpointView]:
+        return []
+
     async def stateful_set(self, *_: object) -> Any:
         return SimpleNamespace(uid="stateful-set-uid")
 
@@ -95,6 +103,20 @@ async def test_a_pod_that_is_missing_for_long_is_read_about_four_times_a_minute(
     assert len(pauses_s) <= 29 * 4
     assert LASTING_S_MAX <= pauses_s[-1] < LASTING_S_MAX + PACE.interval_s
     assert world.snapshot.failures == [QUOTA]
+
+
+async def test_a_group_that_sleeps_is_read_only_after_a_change() -> None:
+    world = World(hibernate=True)
+    world.snapshot.followed = FollowResult(roles=group().roles)
+    await world.minutes(1)
+
+    await world.minutes(60)
+
+    assert world.read_at_s == []
+    assert await world.worker._endpoints.run_once() is None
+    world.worker.claim_changed()
+    await world.look()
+    assert len(world.read_at_s) == 1
 
 
 async def test_a_group_without_a_majority_is_asked_at_the_usual_pace_after_a_while() -> None:

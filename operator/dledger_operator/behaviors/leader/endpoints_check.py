@@ -43,4 +43,4 @@ class EndpointsCheck:
         history, synced = snapshot.history, snapshot.judge_endpoints().synced
         if synced and snapshot.followed.leader == history.leader:
             self._on_phases(history.endpoints_synced(self._context.clock()))
-        return None if synced else WRONG_S
+        return None if synced or snapshot.hibernates else WRONG_S

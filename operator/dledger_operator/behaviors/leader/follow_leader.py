@@ -226,7 +226,8 @@ class LeaderFollower:
             )
             if not decision.patches:
                 self._remember_followers(decision.leader, pods.members)
-                self._calm = found.leader is not None and not (
+                sleeps = group.hibernate and not pods.members
+                self._calm = (found.leader is not None or sleeps) and not (
                     above or found.foreign or found.disputed
                 )
                 self._left_since_s = self.unsettled = None

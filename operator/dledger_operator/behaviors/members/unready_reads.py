@@ -95,8 +95,9 @@ class UnreadyReads:
 
     @property
     def _all_ready(self) -> bool:
+        """Whether all pods are ready that the group is to have; one that sleeps is to have none."""
         group, pods = self._snapshot.group, self._snapshot.followed.pods
-        wanted = group.replicas if group else 0
+        wanted = group.replicas if group and not group.hibernate else 0
         return len(pods) >= wanted and all(pod.ready for pod in pods)
 
     @property
