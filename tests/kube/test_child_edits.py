@@ -16,6 +16,7 @@ from dledger_operator.behaviors.children.next_look import UNSETTLED_S, next_look
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.names import FIELD_MANAGER
+from dledger_operator.resources import children
 from dledger_operator.spec.shape import Shape
 
 BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
@@ -30,9 +31,12 @@ NOTE = {"f:metadata": {"f:annotations": {"f:note": {}}}}
 
 
 def child(
-    generation: int, *entries: dict[str, object], kind: str = "StatefulSet"
+    generation: int,
+    *entries: dict[str, object],
+    kind: str = "StatefulSet",
+    name: str = "flights",
 ) -> dict[str, Any]:
-    metadata = {"name": "flights", "generation": generation, "managedFields": list(entries)}
+    metadata = {"name": name, "generation": generation, "managedFields": list(entries)}
     return {"kind": kind, "metadata": metadata}
 
 
@@ -41,7 +45,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.now_s, self.generation, self.events = 1000.0, 0, list[EventNote]()
-        self.watch = ChildWatch(lambda: self.now_s, self.events.append)
+        self.watch = ChildWatch("flights", lambda: self.now_s, self.events.append)
 
     def edit(self, by: str = "vpa", kind: str = "StatefulSet") -> bool:
         """Let a client change a child, and the operator put it back in the same second; return
@@ -112,6 +116,29 @@ def test_each_child_has_a_bound_of_its_own() -> None:
         pass
 
     assert watched.edit(kind="ConfigMap")
+
+
+def test_objects_of_others_with_the_groups_label_cause_no_work_and_are_not_remembered() -> None:
+    watched = Watched()
+    others = [
+        child(
+            number, entry("kustomize", NOW, fieldsV1=NOTE), kind="ConfigMap", name=f"app-{number}"
+        )
+        for number in range(1, 31)
+    ]
+
+    for kind in ("ADDED", "DELETED"):
+        assert not any(watched.watch.calls_for_reconcile(kind, each) for each in others)
+    for number in range(1, AT_ONCE_MAX + 5):
+        changed = child(number, entry("app", NOW), kind="ConfigMap", name="app-lock")
+        watched.watch.calls_for_reconcile("MODIFIED", changed)
+
+    assert not watched.events
+    assert not watched.watch.is_contested
+    assert not watched.watch._versions._seen
+    assert not watched.watch._edits._clients
+    for kind, name in children.identities(group(broker={})):
+        assert watched.watch.calls_for_reconcile("MODIFIED", child(1, kind=kind, name=name))
 
 
 def test_what_the_operator_itself_does_is_no_edit() -> None:

@@ -82,7 +82,7 @@ class GroupWorker:
         self._counts = GroupCounts(context.metrics, key, lambda: self.loops.acts, report)
         self._endpoints = EndpointsCheck(context, self._snapshot, report, self._counts.phases)
         self._reporter = GroupReporter(context, status, report)
-        self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
+        self._child_watch = ChildWatch(self.name, context.clock, self._reporter.add_event)
         self._children = GroupReconcile(
             context,
             self._snapshot,

@@ -19,14 +19,22 @@ from dledger_operator.spec.shape import Shape
 
 def identities(of: Group) -> list[tuple[str, str]]:
     """Return kind and name of every child, in the order of `build`."""
-    group = of.name
+    return _identities(of.name, with_broker=of.broker is not None)
+
+
+def names_of(group: str) -> frozenset[str]:
+    """Return the names that children of a group may have, whatever its spec."""
+    return frozenset(name for _, name in _identities(group, with_broker=True))
+
+
+def _identities(group: str, *, with_broker: bool) -> list[tuple[str, str]]:
     return [
         ("ServiceAccount", names.service_account(group)),
         ("ConfigMap", names.settings_config_map(group)),
         ("Service", names.nodes_service(group)),
         ("Service", names.master_service(group)),
         ("Service", names.slave_service(group)),
-        *([("Service", names.broker_service(group))] if of.broker else []),
+        *([("Service", names.broker_service(group))] if with_broker else []),
         ("PodDisruptionBudget", names.pod_disruption_budget(group)),
         ("NetworkPolicy", names.members_policy(group)),
         ("NetworkPolicy", names.audits_policy(group)),

@@ -9,13 +9,20 @@ from dledger_operator import names
 from dledger_operator.behaviors.children.child_edits import ChildEdits
 from dledger_operator.behaviors.children.child_versions import ChildVersions
 from dledger_operator.behaviors.report.event_recorder import EventNote
+from dledger_operator.resources import children
 
 
 class ChildWatch:
-    """What is known of the children of one group from their watch events."""
+    """What is known of the children of one group from their watch events.
 
-    def __init__(self, clock: Callable[[], float], on_event: Callable[[EventNote], None]) -> None:
-        """Create a watch; `on_event` is called with every Event to record."""
+    Anyone may give the group's label to other objects. They cause no work, and nothing is kept.
+    """
+
+    def __init__(
+        self, group: str, clock: Callable[[], float], on_event: Callable[[EventNote], None]
+    ) -> None:
+        """Create the watch of a group; `on_event` is called with every Event to record."""
+        self._names = children.names_of(group)
         self._clock = clock
         self._on_event = on_event
         self._versions = ChildVersions()
@@ -43,7 +50,7 @@ class ChildWatch:
         """Return whether a child may have been changed or deleted by another client, and is to be
         put back at once.
         """
-        if not self._versions.is_news(kind, body):
+        if body["metadata"]["name"] not in self._names or not self._versions.is_news(kind, body):
             return False
         if note := self._edits.take(kind, body, self._clock()):
             self._on_event(note)
