@@ -239,6 +239,20 @@ def test_why_a_pod_did_not_start_counts_until_it_is_ready_or_the_revision_change
     assert problem_of(runs) is None
 
 
+def test_why_a_pod_had_no_node_is_over_once_it_has_one() -> None:
+    """It then pulls its image and reads its log, which may take minutes."""
+    new, problems = Revision(parts={"image": "node:2"}), LastProblems()
+    waits = pod(2, revision=new, ready=False, runs=False)
+    full = Problem(reason="Unschedulable", message="0/3 nodes are available")
+    crashed = Problem(reason="CrashLoopBackOff", message="back-off 10s")
+    scheduled = replace(waits, node="worker-1")
+    seen = [replace(waits, problem=full), scheduled, replace(scheduled, problem=crashed), scheduled]
+
+    found = [problems.observe([each], new)[0].problem for each in seen]
+
+    assert found == [full, None, crashed, crashed]
+
+
 async def test_a_pod_that_was_not_ready_before_its_replacement_has_its_time_to_start() -> None:
     rolling = Rolling()
     rolling.world.pods[2].down = True

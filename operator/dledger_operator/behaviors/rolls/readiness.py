@@ -66,15 +66,23 @@ class LastProblems:
     """Why the pods of a revision did not start, until they are ready.
 
     A container that crashes again and again runs for a moment between two back-offs of the kubelet,
-    which reports no problem then.
+    which reports no problem then. But what was wrong before a pod had a node is over once it has
+    one.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Problem] = {}
+        self._known: dict[str, tuple[Problem, str]] = {}
+        """By uid: the last problem of each pod, and the node that the pod had then."""
 
     def observe(self, pods: Sequence[PodView], wanted: Revision) -> list[PodView]:
         """Return the pods, each one of the revision `wanted` with the last problem that it had."""
-        new = [pod for pod in pods if pod.revision == wanted and not pod.ready]
-        found = {pod.uid: pod.problem or self._known.get(pod.uid) for pod in new}
-        self._known = {uid: problem for uid, problem in found.items() if problem}
-        return [replace(pod, problem=self._known.get(pod.uid, pod.problem)) for pod in pods]
+        before, self._known = self._known, {}
+        for pod in pods:
+            if pod.revision != wanted or pod.ready:
+                continue
+            if pod.problem:
+                self._known[pod.uid] = (pod.problem, pod.node)
+            elif pod.uid in before and before[pod.uid][1] == pod.node:
+                self._known[pod.uid] = before[pod.uid]
+        last = {uid: problem for uid, (problem, _) in self._known.items()}
+        return [replace(pod, problem=last.get(pod.uid, pod.problem)) for pod in pods]
