@@ -15,6 +15,7 @@ from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeCl
 from dledger_operator.behaviors.children.reconcile import reconcile
 from dledger_operator.behaviors.founding.founding import FoundingRecords
 from dledger_operator.behaviors.volumes.recreation import recreate_if_outgrown
+from dledger_operator.clients.errors import RefusedError
 from dledger_operator.resources import children, config_map
 from dledger_operator.spec.shape import Shape
 
@@ -87,6 +88,31 @@ async def test_the_note_of_a_stateful_set_that_stays_for_a_claim_is_removed() ->
     await api.look(claims(1), note="5")
 
     assert (api.orphaned, api.notes) == (False, [None])
+
+
+class Guarded(Applied):
+    """A webhook keeps StatefulSets from being deleted."""
+
+    async def note_replicas(self, *_: object) -> None:
+        """Write the note."""
+
+    async def orphan_stateful_set(self, *_: object) -> None:
+        raise RefusedError("delete StatefulSet air/flights: a webhook denied the request")
+
+
+async def test_a_stateful_set_that_may_not_be_deleted_is_a_warning_and_the_spec_is_in_effect() -> (
+    None
+):
+    """The size cannot be reduced again, so a group that does nothing else would be stuck."""
+    body = group_body({"storage": {"size": "40Gi"}})
+    api = Guarded(Outgrown().made, settings=settings(), claims=claims())
+
+    outcome = await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
+
+    assert (outcome.problem, outcome.shape is None) == (None, False)
+    assert outcome.warning is not None
+    assert outcome.warning.reason == "ChildRefused"
+    assert "flights: a webhook denied the request" in outcome.warning.message
 
 
 @pytest.mark.parametrize("led", [True, False], ids=["led", "after a loss of the status"])

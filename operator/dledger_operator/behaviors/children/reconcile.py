@@ -164,12 +164,11 @@ async def reconcile(
     if isinstance(growth, BaseException):
         raise growth
     stalled = growth if growth and growth.reason == reasons.STALLED else None
+    warning = refused or stalled
     if not (existing.held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
         wanted = children.revision(group, shape)
-        await recreate_if_outgrown(api, group, records, wanted, claims)
-    return replace(
-        applied, generation=generation, group=group, warning=refused or stalled, growth=growth
-    )
+        warning = await recreate_if_outgrown(api, group, records, wanted, claims) or warning
+    return replace(applied, generation=generation, group=group, warning=warning, growth=growth)
 
 
 def _existing(

@@ -18,7 +18,9 @@ from typing import Protocol
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviors.founding.founding import FoundingRecords
-from dledger_operator.clients.errors import ConflictError, NotFoundError
+from dledger_operator.behaviors.volumes.own_claims import CHILD_REFUSED
+from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.quantities import volume_bytes
 from dledger_operator.spec.revision import Revision
@@ -45,18 +47,20 @@ async def recreate_if_outgrown(
     records: FoundingRecords,
     wanted: Revision,
     claims: Sequence[VolumeClaimView],
-) -> None:
+) -> Problem | None:
     """Delete the StatefulSet and leave its pods if its claim template is smaller than the spec, its
     pod template is the wanted one, it has pods, and no claim of theirs is being deleted. Remove
     the note of a StatefulSet that was recreated.
+
+    Returns the problem of a refusal: the claims of new members are then made too small, and grow.
     """
     config_map = names.settings_config_map(group.name)
     if records.stateful_set is None or records.stateful_set.leaving:
-        return
+        return None
     # The StatefulSet has just been applied, and scaling may have changed it.
     found = await api.stateful_set(group.namespace, names.stateful_set(group.name))
     if found is None or found.leaving:
-        return
+        return None
     note = records.settings.note if records.settings else ""
     claim_leaves = any(each.leaving and 0 <= each.ordinal < found.replicas for each in claims)
     may_go = found.replicas > 0 and not claim_leaves
@@ -64,14 +68,18 @@ async def recreate_if_outgrown(
         if not (may_go and is_outgrown(group, found) and found.revision == wanted):
             if note:
                 await api.note_replicas(group.namespace, config_map, None)
-            return
+            return None
         await api.note_replicas(group.namespace, config_map, str(found.replicas))
         await api.orphan_stateful_set(found)
     except (ConflictError, NotFoundError) as error:
         logger.info("%s/%s: %s", group.namespace, group.name, error)
-        return
+        return None
+    except RefusedError as error:
+        logger.warning("%s/%s: %s", group.namespace, group.name, error)
+        return Problem(reason=CHILD_REFUSED, message=str(error))
     message = "%s/%s: the StatefulSet is made again, with volume claims of %s; its pods stay"
     logger.info(message, group.namespace, group.name, group.storage.size)
+    return None
 
 
 def keep_volume_claim_templates(manifest: Manifest, existing: Sequence[Manifest]) -> None:
