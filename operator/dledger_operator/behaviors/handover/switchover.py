@@ -124,7 +124,7 @@ class SwitchoverWorker(SteppedWorker[SwitchoverRequest]):
 
     async def _hand_over(
         self, state: SwitchoverState, leader: Leader, now: GroupNow | None
-    ) -> float:
+    ) -> float | None:
         """Ask the leader to hand over, unless it refused a moment ago."""
         if self._refused and self._context.clock() < self._retry_at_s:
             return await self._take(self._refused)

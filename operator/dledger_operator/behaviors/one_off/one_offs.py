@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.leases.duties import Duty
-from dledger_operator.behaviors.one_off.order import group_of
+from dledger_operator.behaviors.one_off.order import group_of, has_begun, place
 from dledger_operator.behaviors.one_off.worker import OneOffWorker
 from dledger_operator.behaviors.worker_pool import Key, WorkerPool, identity
 
@@ -76,6 +76,8 @@ class OneOffs(Generic[W]):
             self._on_namespaces()
         elif before["metadata"]["uid"] != uid:
             self._on_gone(before)
+        elif before.get("status") != body.get("status") and (has_begun(body) or self._ended(body)):
+            self._wake_next(body)
         worker = self._running.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
@@ -115,4 +117,15 @@ class OneOffs(Generic[W]):
             del self._bodies[key]
             self._on_namespaces()
         self._running.stop(key, uid)
+        self._wake_next(body)
         self._on_gone(body)
+
+    def _wake_next(self, changed: Mapping[str, Any]) -> None:
+        """Wake the first object about the same group that has not begun: its turn may have come."""
+        about = self.about((changed["metadata"]["namespace"], group_of(changed)))
+        waiting = [each for each in about if not (has_begun(each) or self._ended(each))]
+        if waiting and (worker := self._running.get(identity(min(waiting, key=place))[0])):
+            worker.wake()
+
+    def _ended(self, body: Mapping[str, Any]) -> bool:
+        return (body.get("status") or {}).get("phase") in self._worker.ended_phases

@@ -10,6 +10,18 @@ def group_of(body: Mapping[str, Any]) -> str:
     return str(reference.get("name", ""))
 
 
+def has_begun(body: Mapping[str, Any]) -> bool:
+    """Return whether the work on an object has begun."""
+    return bool({"startedAt", "job"} & (body.get("status") or {}).keys())
+
+
+def place(body: Mapping[str, Any]) -> tuple[bool, str, str]:
+    """Return the place of an object in the order; the smallest one goes first."""
+    # An object that has begun keeps its turn, even if the clocks of two API servers differ.
+    metadata = body["metadata"]
+    return (not has_begun(body), metadata["creationTimestamp"], metadata["name"])
+
+
 def earlier(
     body: Mapping[str, Any],
     existing: Sequence[Mapping[str, Any]],
@@ -18,18 +30,12 @@ def earlier(
     """Return the name of an earlier object about the same group that is in the way; empty if there
     is none. Objects of the same second are ordered by name.
     """
-
-    def order(each: Mapping[str, Any]) -> tuple[bool, str, str]:
-        # An object that has begun keeps its turn, even if the clocks of two API servers differ.
-        metadata, begun = each["metadata"], {"startedAt", "job"} & (each.get("status") or {}).keys()
-        return (not begun, metadata["creationTimestamp"], metadata["name"])
-
     rivals = [
         each
         for each in existing
         if group_of(each) == group_of(body)
         and each["metadata"]["uid"] != body["metadata"]["uid"]
         and not is_out_of_the_way(each)
-        and order(each) < order(body)
+        and place(each) < place(body)
     ]
-    return str(min(rivals, key=order)["metadata"]["name"]) if rivals else ""
+    return str(min(rivals, key=place)["metadata"]["name"]) if rivals else ""

@@ -30,8 +30,6 @@ SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 ENDED_PHASES: Final = (SUCCEEDED, FAILED)
 REQUEST_FAILS: Final = "RequestFails"
-# How soon the operator looks again while an earlier object goes first.
-WAITING_S: Final = 1.0
 
 
 class Request(Protocol):
@@ -148,8 +146,11 @@ class SteppedWorker(OneOffWorker, Generic[R]):
         begun = datetime.fromisoformat(self._status["startedAt"])
         return (self._context.now() - begun).total_seconds()
 
-    async def _take(self, step: Begin | Wait | End) -> float:
-        """Record a step that changes nothing but the status."""
+    async def _take(self, step: Begin | Wait | End) -> float | None:
+        """Record a step that changes nothing but the status.
+
+        While an earlier object goes first, an event about that one wakes this one. Many may wait.
+        """
         if isinstance(step, End):
             if step.succeeded:
                 self._times.note("ended")
@@ -161,7 +162,7 @@ class SteppedWorker(OneOffWorker, Generic[R]):
             await self._record(RUNNING, step.message, startedAt=started_at)
             return 0.0
         await self._show(step)
-        return self.look_again_s if self._begun else WAITING_S
+        return self.look_again_s if self._begun else None
 
     async def _show(self, wait: Wait) -> None:
         """Write what the object waits for."""
