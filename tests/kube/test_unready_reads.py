@@ -168,6 +168,22 @@ async def test_why_a_pod_is_missing_is_known_within_five_seconds() -> None:
     assert world.snapshot.failures == []
 
 
+@pytest.mark.parametrize("replicas", [3, 5])
+async def test_why_a_voters_pod_is_missing_is_known_although_as_many_pods_exist_as_are_asked_for(
+    replicas: int,
+) -> None:
+    """A quota may be the reason to make a group smaller, or a member may be lost while it grows."""
+    world = World(replicas=3)
+    world.snapshot.membership = membership(5)
+    world.snapshot.group = group(replicas=replicas)
+    world.failures = [QUOTA]
+
+    world.has([replace(pod(each), ready=True) for each in (0, 1, 3, 4, 5)[: replicas + 1]])
+    await world.look()
+
+    assert world.snapshot.failures == [QUOTA]
+
+
 async def test_a_refusal_from_before_the_pod_was_made_is_not_told_of_its_successor() -> None:
     world = World()
     await world.minutes(2)

@@ -95,13 +95,14 @@ class UnreadyReads:
 
     @property
     def _all_ready(self) -> bool:
-        """Whether all pods are ready that the group is to have; one that sleeps is to have none."""
-        group, pods = self._snapshot.group, self._snapshot.followed.pods
-        wanted = group.replicas if group and not group.hibernate else 0
-        return len(pods) >= wanted and all(pod.ready for pod in pods)
+        """Whether no pod is missing, and all are ready."""
+        return not self._is_missing and all(pod.ready for pod in self._snapshot.followed.pods)
 
     @property
     def _is_missing(self) -> bool:
-        """Whether a pod is missing that the spec asks for."""
-        group, pods = self._snapshot.group, self._snapshot.followed.pods
-        return group is not None and len(pods) < group.replicas and not group.hibernate
+        """Whether a pod is missing: of a member that the spec asks for, or that the group has."""
+        group, membership = self._snapshot.group, self._snapshot.membership
+        if group is None or group.hibernate:
+            return False
+        wanted = {*group.member_ids, *membership.voters, *membership.learners}
+        return not wanted <= {pod.member_id for pod in self._snapshot.followed.pods}
