@@ -356,3 +356,22 @@ async def test_children_are_applied_although_a_claim_cannot_be_changed() -> None
         )
 
     assert api.kinds[-1] == "StatefulSet"
+
+
+async def test_a_policy_that_may_not_be_deleted_is_a_warning_and_the_spec_is_in_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policies = [child("NetworkPolicy", f"flights-{each}") for each in ("members", "audits")]
+    api, tried = Applied(found=policies), list[str]()
+
+    async def refuse(_: str, policy: ChildView) -> None:
+        tried.append(policy.name)
+        raise RefusedError(f"delete NetworkPolicy air/{policy.name}: forbidden")
+
+    monkeypatch.setattr(api, "delete_network_policy", refuse, raising=False)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
+
+    assert (outcome.problem, outcome.shape is None) == (None, False)
+    assert outcome.warning is not None
+    assert outcome.warning.reason == "ChildRefused"
+    assert tried == ["flights-members", "flights-audits"]

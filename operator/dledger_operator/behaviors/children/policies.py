@@ -1,13 +1,19 @@
 """Decides when a group's NetworkPolicies are made, and removes them."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from dledger_operator.api_objects import ChildView
 from dledger_operator.behaviors.children.ownership import Ownership, ownership
 from dledger_operator.behaviors.rolls.permission import Held
+from dledger_operator.behaviors.volumes.own_claims import CHILD_REFUSED
+from dledger_operator.clients.errors import RefusedError
+from dledger_operator.problem import Problem
 from dledger_operator.resources import network_policies
 from dledger_operator.spec.group import Group
+
+logger = logging.getLogger(__name__)
 
 KIND = "NetworkPolicy"
 
@@ -16,7 +22,9 @@ class PoliciesApi(Protocol):
     """The API request of this behavior."""
 
     async def delete_network_policy(self, namespace: str, policy: ChildView) -> None:
-        """Delete a policy. Raises ConflictError if another one has its name now."""
+        """Delete a policy. Raises ConflictError if another one has its name now, RefusedError if it
+        may not be deleted.
+        """
 
 
 def wait_for_approval(found: Iterable[ChildView], group: Group, held: Held | None) -> bool:
@@ -42,13 +50,24 @@ def needed(found: Iterable[ChildView | None], group: Group) -> Iterator[ChildVie
             yield each
 
 
-async def drop_policies(api: PoliciesApi, group: Group, found: Iterable[ChildView]) -> None:
-    """Delete the group's own policies if it is to have none."""
+async def drop_policies(
+    api: PoliciesApi, group: Group, found: Iterable[ChildView]
+) -> Problem | None:
+    """Delete the group's own policies if it is to have none.
+
+    Returns the problem of a refusal, which must not keep the operator from anything else.
+    """
     if network_policies.is_wanted(group):
-        return
+        return None
+    problem = None
     for each in found:
         if each.kind == KIND and _is_own(each, group):
-            await api.delete_network_policy(group.namespace, each)
+            try:
+                await api.delete_network_policy(group.namespace, each)
+            except RefusedError as error:
+                logger.warning("%s/%s: %s", group.namespace, group.name, error)
+                problem = Problem(reason=CHILD_REFUSED, message=str(error))
+    return problem
 
 
 def _is_own(found: ChildView, group: Group) -> bool:

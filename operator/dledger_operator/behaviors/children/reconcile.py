@@ -159,8 +159,8 @@ async def reconcile(
     )
     existing = _existing(body, group, shape, found, records, now)
     applied = await _apply_children(api, group, shape, existing)
-    await drop_policies(api, group, found.values())
-    refused = await own_claims(api, group, claims, shape)
+    kept = await drop_policies(api, group, found.values())
+    refused = await own_claims(api, group, claims, shape) or kept
     if isinstance(growth, BaseException):
         raise growth
     stalled = growth if growth and growth.reason == reasons.STALLED else None
