@@ -253,6 +253,21 @@ def test_why_a_pod_had_no_node_is_over_once_it_has_one() -> None:
     assert found == [full, None, crashed, crashed]
 
 
+async def test_a_roll_that_goes_on_after_days_does_not_halt_for_a_pod_that_just_restarts() -> None:
+    """Its window was closed, or the group was paused, so nobody looked at the pod meanwhile."""
+    rolling = Rolling()
+    rolling.world.image = "node:2"
+    await rolling.step(1.0)
+    await rolling.step(6 * 86400.0)
+    rolling.world.pods[2].made_at_s = rolling.world.now_s
+
+    await rolling.step(1.0)
+    assert (rolling.reason, rolling.replaced()) == ("PodStarting", [2])
+    await rolling.steps(3)
+    assert rolling.replaced() == [2, 1]
+    assert "RollHalted" not in [each.reason for each in rolling.events]
+
+
 async def test_a_pod_that_was_not_ready_before_its_replacement_has_its_time_to_start() -> None:
     rolling = Rolling()
     rolling.world.pods[2].down = True

@@ -8,7 +8,7 @@ nothing about how long ago something was. They only show whether the readiness h
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dledger_operator.api_objects import PodView
 from dledger_operator.problem import Problem
@@ -16,6 +16,10 @@ from dledger_operator.spec.revision import Revision
 
 State: TypeAlias = tuple[bool, bool, datetime | None]
 """Whether a pod's container runs, whether it is ready, and since when."""
+UNSEEN_S_MAX: Final = 120.0
+"""How long a roll may not look at its pods. While it waits for one, it looks four times a minute,
+unless its window is closed, its group is paused, or the API server does not answer.
+"""
 
 
 class Readiness:
@@ -41,12 +45,14 @@ class Awaited:
     """For how long a roll has waited for each member's new pod to exist and to be ready.
 
     The time goes on while the container restarts, and in the pod that follows one that is lost. A
-    pod that is still to be replaced is not awaited, however long it has not been ready.
+    pod that is still to be replaced is not awaited, however long it has not been ready. Time in
+    which nobody looked does not count: the pod may have been ready then.
     """
 
     def __init__(self) -> None:
         self._wanted: Revision | None = None
         self._since_s: dict[str, float] = {}
+        self._looked_s = 0.0
 
     def observe(
         self, pods: Sequence[PodView], wanted: Revision, voters: Iterable[str], now_s: float
@@ -54,8 +60,9 @@ class Awaited:
         """Record the pods as they are at `now_s` on a monotonic clock. Return by member id for how
         many seconds the member has had no ready pod of the revision `wanted`.
         """
-        if wanted != self._wanted:
+        if wanted != self._wanted or now_s - self._looked_s > UNSEEN_S_MAX:
             self._wanted, self._since_s = wanted, {}
+        self._looked_s = now_s
         others = {pod.member_id for pod in pods if pod.ready or pod.revision != wanted}
         awaited = {*voters, *(pod.member_id for pod in pods)} - others
         self._since_s = {each: self._since_s.get(each, now_s) for each in awaited}
