@@ -138,6 +138,30 @@ async def test_a_leader_gets_away_at_the_first_look_after_a_successor_is_ready()
     assert again_s == 1.0
 
 
+async def test_a_leader_gets_away_at_once_although_the_preferred_member_never_takes_over() -> None:
+    """A member that cannot win an election must not keep the leader on a node that is drained."""
+    placing = Placing(preferredLeader={"member": "n0"})
+    world = placing.world
+    world.unready = set()
+    world.nodes.changed({"metadata": {"name": "worker-1"}, "spec": {}})
+    world.refuses_next = 1000
+    while world.now_s < HOUR_S:
+        again_s = await placing.placer.run_once()
+        assert again_s is not None
+        world.pass_time(again_s)
+    assert placing.reason == "TransferRefused"
+    assert {to for _, _, to in world.transfers} == {"n0"}
+    tries = len(world.transfers)
+    assert tries < HOUR_S / 25
+
+    world.refuses_next = 0
+    world.nodes.changed({"metadata": {"name": "worker-1"}, "spec": {"unschedulable": True}})
+    await placing.placer.run_once()
+
+    assert world.leader == "n2"
+    assert len(world.transfers) == tries + 1
+
+
 async def test_a_preferred_leader_that_settles_is_looked_at_as_often_as_before() -> None:
     """What it does meanwhile has no event, and decides when its time begins."""
     placing = Placing(preferredLeader={"member": "n0", "stableFor": "10m"})

@@ -59,6 +59,8 @@ class PlacementState:
     nodes_readable: bool
     able_s: Mapping[str, float]
     """For how many seconds each member has been able to lead, as far as this operator has seen."""
+    refused: frozenset[str] = frozenset()
+    """The members to which the leader did not hand over a moment ago."""
     losses: Mapping[str, int] = field(default_factory=dict)
     """How often each member has lately lost the leadership, other than by handing over."""
     paused: bool = False
@@ -167,10 +169,10 @@ def _off_the_node(state: PlacementState, leader: Leader, here: Place) -> Decisio
         message = f"{why}; a roll is under way and replaces the pod of {listed} first"
         return Wait(Problem(reason=reasons.ROLL_UNDER_WAY, message=message))
 
-    def rank(each: Candidate) -> tuple[bool, bool, int, str]:
-        preferred = state.places[each.member_id].preferred
-        moves_again = state.rolling and each.behind
-        return (moves_again, not preferred, each.lag_entries or 0, each.member_id)
+    def rank(each: Candidate) -> tuple[bool, bool, bool, int, str]:
+        name, moves_again = each.member_id, state.rolling and each.behind
+        preferred = state.places[name].preferred
+        return (name in state.refused, moves_again, not preferred, each.lag_entries or 0, name)
 
     best = min(lasting, key=rank)
     return Move(leader=leader, to=best.member_id, reason=NODE_EMPTIED, message=why)

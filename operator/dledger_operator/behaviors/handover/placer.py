@@ -4,7 +4,7 @@ preferred leader. Each step is decided by what the members answer right before i
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -32,7 +32,7 @@ from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.behaviors.report.number_changes import without_numbers
 from dledger_operator.behaviors.steps import Wait
 from dledger_operator.clients.errors import MemberSilentError
-from dledger_operator.observed_state import Placement
+from dledger_operator.observed_state import Leader, Placement
 from dledger_operator.problem import Problem
 from dledger_operator.resources.event import NORMAL
 from dledger_operator.spec.group import Group
@@ -77,6 +77,21 @@ class AbleTimes:
         return {member: now_s - began_s for member, (_, began_s) in since_s.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """That a leader did not hand over to a member."""
+
+    failures: int
+    """How often in a row."""
+    retry_at_s: float
+    why: str
+
+
+def _did_not_hand_over(move: Move, why: str) -> Wait:
+    message = f"{move.message}; it did not hand over to {move.to}: {why}"
+    return Wait(Problem(reason=reasons.TRANSFER_REFUSED, message=message))
+
+
 class Placer:
     """Keeps the leadership of one group where it should be."""
 
@@ -97,10 +112,8 @@ class Placer:
         self._requests = context.authorized_requests(snapshot.namespace, snapshot.name)
         self._times = AbleTimes()
         self._lasting = Lasting(context.clock)
-        self._failures = 0
-        self._retry_at_s = 0.0
-        self._refused: Wait | None = None
-        """Why the leader did not hand over when it was last asked."""
+        self._refusals: dict[tuple[Leader, str], _Refusal] = {}
+        """By leader and by the member that was to take over."""
 
     async def run_once(self) -> float | None:
         """Move the leadership if it should be elsewhere. Return the seconds until the next run;
@@ -119,6 +132,7 @@ class Placer:
                 # Members are not asked now. A leader that stalls and loses an election is to settle
                 # before it leads again, although its pod was ready all the time.
                 self._times.forget_all()
+                self._refusals.clear()
             self._note(decision)
             self._lasting.forget()
             return None
@@ -166,6 +180,11 @@ class Placer:
             preference=group.preferred_leader,
             nodes_readable=nodes.readable,
             able_s={},
+            refused=frozenset(
+                to
+                for (leader, to), each in self._refusals.items()
+                if leader == candidates.leader and self._context.clock() < each.retry_at_s
+            ),
             losses=recent_losses(self._snapshot.history.changes, self._context.now()),
             paused=group.paused,
             rolling=bool(self._snapshot.pods_to_replace),
@@ -175,10 +194,11 @@ class Placer:
 
     async def _hand_over(self, group: Group, pods: Sequence[PodView], move: Move) -> Decision:
         """Ask the leader to hand over, unless it refused a moment ago."""
-        if self._refused and self._context.clock() < self._retry_at_s:
-            return self._refused
         ips = {pod.member_id: pod.ip for pod in pods}
         leader, to = move.leader, move.to
+        before = self._refusals.get((leader, to))
+        if before and self._context.clock() < before.retry_at_s:
+            return _did_not_hand_over(move, before.why)
         try:
             answer = await self._requests.transfer(
                 ips.get(leader.member_id, ""),
@@ -191,13 +211,13 @@ class Placer:
         except MemberSilentError as error:
             refusal = str(error)
         if refusal:
-            self._failures += 1
-            pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._context.random)
-            self._retry_at_s = self._context.clock() + pause_s
-            message = f"{move.message}; it did not hand over to {to}: {refusal}"
-            self._refused = Wait(Problem(reason=reasons.TRANSFER_REFUSED, message=message))
-            return self._refused
-        self._failures, self._refused = 0, None
+            failures = before.failures + 1 if before else 1
+            pause_s = backoff_s(failures, RETRY_S_MIN, RETRY_S_MAX, self._context.random)
+            known = {key: each for key, each in self._refusals.items() if key[0] == leader}
+            refused = _Refusal(failures, self._context.clock() + pause_s, refusal)
+            self._refusals = {**known, (leader, to): refused}
+            return _did_not_hand_over(move, refusal)
+        self._refusals.clear()
         self._times.forget(to)  # it settles again if it loses the leadership before the next look
         self._context.metrics.handovers.labels(move.reason).inc()
         message = f"{leader.member_id} transferred its leadership to {to}: {move.message}"
