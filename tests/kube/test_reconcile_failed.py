@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from dledger_kube.applied import Applied
-from dledger_kube.objects import NOW, group_body, membership
+from dledger_kube.objects import NOW, group_body, membership, observed_group, pod
 from dledger_kube.worker_context import unconnected
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, Manifest
@@ -31,6 +31,8 @@ from dledger_operator.clients.errors import (
     RefusedError,
     UnavailableError,
 )
+from dledger_operator.conditions import progressing
+from dledger_operator.problem import Problem
 
 WEBHOOK = UnavailableError("apply Service air/flights-master: failed calling webhook")
 FORBIDDEN = RefusedError("get Service air/flights-master: forbidden")
@@ -218,6 +220,40 @@ async def test_a_new_spec_that_cannot_be_applied_is_named_without_a_restart(
     found = operator.worker._snapshot
     assert found.reconciled.in_force == applied.in_force, "what pods are made of is still known"
     assert found.roll_target(5) is None, "nothing is rolled out"
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["a new process", "a new spec"])
+async def test_whoever_waits_for_a_change_is_not_told_that_it_is_done_while_nobody_knows(
+    operator: Operator, changed: bool
+) -> None:
+    """A roll may be under way: a process that has not reconciled does not know to what."""
+    if changed:
+        await operator.worker._reconcile()
+        operator.change_spec()
+    made = operator.worker._snapshot.reconciled.in_force
+    pods = tuple(pod(each, revision=made) for each in range(3))
+    operator.worker._snapshot.followed = FollowResult(pods=pods)
+    operator.api.apply_raises = WEBHOOK
+    await operator.fails()
+    await operator.fails(after_s=LASTS_S)
+
+    assert (await operator.ready())["reason"] == "ReconcileFailed"
+    conditions = {each["type"]: each for each in operator.api.statuses[-1]["conditions"]}
+    found = conditions["Progressing"]
+    assert (found["status"], found["reason"]) == ("Unknown", "ReconcileFailed")
+    assert str(WEBHOOK) in found["message"]
+
+
+@pytest.mark.parametrize("reason", ["NameTaken", "WaitingForRemains", "InvalidSpec"])
+def test_a_group_of_which_nothing_is_applied_does_not_have_what_its_spec_asks_for(
+    reason: str,
+) -> None:
+    problem = Problem(reason=reason, message="nothing was changed")
+
+    verdict = progressing.judge(observed_group(problem=problem, first_voters=None))
+
+    assert (verdict.holds, verdict.reason) == (None, reason)
+    assert progressing.judge(observed_group(problem=problem, first_voters=3)).holds is False
 
 
 async def test_another_failure_takes_the_place_of_the_one_before(operator: Operator) -> None:

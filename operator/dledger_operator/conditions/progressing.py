@@ -20,6 +20,8 @@ def judge(observed: ObservedGroup) -> Judgment:
     """
     if observed.hibernate:
         return _hibernating(observed)
+    if unknown := _unknown(observed):
+        return unknown
     wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
     voters, learners = observed.membership.voters, observed.membership.learners
     extra = {member.member_id for member in observed.members if member.exists} - wanted
@@ -29,12 +31,7 @@ def judge(observed: ObservedGroup) -> Judgment:
         message = f"every pod is made of what the spec asks for; {problem.message}"
         return Judgment(holds=True, reason=problem.reason, message=message)
     if scaled and not observed.unfinished:
-        message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
-        if observed.plan and observed.plan.waiting:
-            message += f"; an update is ready: {observed.plan.waiting.message}"
-        if observed.scaling_problem:  # such as volume claims that may not be deleted
-            message += f"; {observed.scaling_problem.message}"
-        return Judgment(holds=False, reason="AsRequested", message=message)
+        return _as_requested(observed)
     to_add = sorted(wanted - voters)
     to_remove = sorted((voters | learners | extra) - wanted)
     members_left = [] if scaled else [_members_left(observed, to_add, to_remove)]
@@ -60,6 +57,25 @@ def judge(observed: ObservedGroup) -> Judgment:
             message += f"; {in_the_way}"
         return Judgment(holds=True, reason=observed.scaling_problem.reason, message=message)
     return Judgment(holds=True, reason="Growing" if to_add else "Shrinking", message=message)
+
+
+def _unknown(observed: ObservedGroup) -> Judgment | None:
+    """Return that nothing is known of a spec of which nothing was applied, or perhaps nothing:
+    whoever waits for a change must not take it for done.
+    """
+    problem, nothing_applied = observed.problem, observed.first_voters is None
+    if problem and (nothing_applied or problem.reason == reasons.RECONCILE_FAILED):
+        return Judgment(holds=None, reason=problem.reason, message=problem.message)
+    return None
+
+
+def _as_requested(observed: ObservedGroup) -> Judgment:
+    message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
+    if observed.plan and observed.plan.waiting:
+        message += f"; an update is ready: {observed.plan.waiting.message}"
+    if observed.scaling_problem:  # such as volume claims that may not be deleted
+        message += f"; {observed.scaling_problem.message}"
+    return Judgment(holds=False, reason="AsRequested", message=message)
 
 
 def _hibernating(observed: ObservedGroup) -> Judgment:

@@ -5,14 +5,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from dledger_operator import reasons
 from dledger_operator.behaviors.children.child_watch import ChildWatch
 from dledger_operator.behaviors.children.newest import generation_of, newest
 from dledger_operator.behaviors.children.next_look import next_look_s
 from dledger_operator.behaviors.children.reconcile import ReconcileResult, reconcile
-from dledger_operator.behaviors.children.reconcile_failed import (
-    RECONCILE_FAILED,
-    problem_of,
-)
+from dledger_operator.behaviors.children.reconcile_failed import problem_of
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.lasting_failure import LastingFailure
@@ -117,7 +115,7 @@ class GroupReconcile:
         self._take_newer(live, body)
         generation, problem = generation_of(live), problem_of(error)
         before = self._snapshot.reconciled
-        failed = before.problem is not None and before.problem.reason == RECONCILE_FAILED
+        failed = before.problem is not None and before.problem.reason == reasons.RECONCILE_FAILED
         if before.generation == generation and (not failed or before.problem == problem):
             return
         outcome = replace(before, generation=generation, problem=problem, warning=None, growth=None)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dledger_operator import reasons
 from dledger_operator.clients.errors import (
     ConflictError,
     InvalidError,
@@ -11,7 +12,6 @@ from dledger_operator.clients.errors import (
 )
 from dledger_operator.problem import Problem
 
-RECONCILE_FAILED: Final = "ReconcileFailed"
 MESSAGE_LENGTH_MAX: Final = 512
 _PERMISSION: Final = (
     "give the operator this permission: the roles of its chart, in its release, have all that it "
@@ -31,7 +31,7 @@ def problem_of(error: KubeError) -> Problem:
     cure = next((text for kind, text in _CURES if isinstance(error, kind)), _UNAVAILABLE)
     text = str(error)[:MESSAGE_LENGTH_MAX]
     return Problem(
-        reason=RECONCILE_FAILED,
+        reason=reasons.RECONCILE_FAILED,
         message=(
             f"the operator cannot tell that the spec is in effect, since a request fails: {text}; "
             f"{cure}; the operator tries again, at least every 30 s"
