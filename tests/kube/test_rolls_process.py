@@ -74,7 +74,7 @@ class Rolling(Operated):
 
     def is_done(self) -> bool:
         progressing = self.condition("Progressing")
-        current = self.status().get("observedGeneration") == self.generation()
+        current = progressing.get("observedGeneration") == self.generation()
         return current and progressing["reason"] == "AsRequested" and len(self.pods()) == 3
 
     def generation(self) -> int:
