@@ -36,6 +36,27 @@ async def test_an_operator_that_comes_back_after_the_time_removes_nothing(record
     assert not world.deleted
 
 
+async def test_a_pod_that_still_uses_the_removed_volume_after_the_time_is_named_with_the_cure() -> (
+    None
+):
+    """Its member came back and is needed. Nobody removes it any more, so it would not join."""
+    world = ReplaceWorld.of(3)
+    world.members["n2"].lose()
+    world.objects["renew-uid"] = replace_body(timeout="10m")
+    worker = world.worker("renew-uid")
+    while not world.deleted:
+        await worker._run_once()
+    world.members["n2"].alive, world.members["n1"].alive = True, False
+
+    world.pass_time(601.0)
+    await worker._run_once()
+
+    assert world.outcome("renew-uid") == ("Failed", "TimedOut")
+    message = world.status("renew-uid")["conditions"][0]["message"]
+    assert "once the other members are whole, delete pod flights-2" in message
+    assert "joins as soon as it can" not in message
+
+
 class Refused:
     """The API server of a world, which refuses to list pods."""
 

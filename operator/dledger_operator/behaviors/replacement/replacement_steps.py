@@ -254,9 +254,16 @@ def _timed_out(state: ReplaceState, why: str) -> End:
     request = state.request
     within = f"within {request.timeout_s:g} s"
     if state.is_removed:
+        pod = _pod_in_the_way(state)
+        follows = (
+            f"; once the other members are whole, delete pod {pod.name}, which still uses the "
+            "removed volume, or create another replacement"
+            if pod and not pod.leaving
+            else ", and the member joins as soon as it can"
+        )
         happens = (
             f"{request.member} did not get a new volume and join {within}; what was removed stays "
-            "removed, and the member joins as soon as it can"
+            f"removed{follows}"
         )
     else:
         happens = f"the replacement could not begin {within}; nothing was removed"
