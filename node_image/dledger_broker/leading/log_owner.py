@@ -21,6 +21,7 @@ from dledger_formats.rocketmq.state_records import (
     TopicDeleted,
     TopicSet,
 )
+from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreError
@@ -44,6 +45,10 @@ class LogOwner(Stamper):
         """The next offset of each queue that this leader has written to."""
         self.topics = PendingTopics(lambda: self.state)
         self.deleted_groups = Deletions(lambda: self.state.tables.last_physical_offset)
+        self.coming_groups: dict[str, SubscriptionGroup] = {}
+        """By name: settings of groups that administrators have sent, and that may not be applied
+        yet.
+        """
 
     @property
     def state(self) -> BrokerState:
@@ -82,6 +87,7 @@ class LogOwner(Stamper):
         self._next_offsets.clear()
         self.topics.clear()
         self.deleted_groups.clear()
+        self.coming_groups.clear()
         return True
 
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
@@ -201,6 +207,10 @@ class LogOwner(Stamper):
     def forget_topic(self, change: bytearray) -> None:
         """Forget settings of a topic whose record was refused: it is not in the log."""
         self.topics.forget(change)
+
+    def group(self, name: str) -> SubscriptionGroup | None:
+        """Return a group's settings, also those of an administrator that are not applied yet."""
+        return self.state.tables.groups.configs.get(name) or self.coming_groups.get(name)
 
     def change(self, record: AnyStateRecord) -> bytearray:
         """Return the record of a change of the state. Raises FormatError."""

@@ -104,15 +104,19 @@ class OffsetCommits:
         self._end(self._take(dropped), Outcome.REFUSED)
 
     def group_change(self, group: str) -> bytearray | None:
-        """Return the change that creates a group; None if it exists. Raises RefusedError."""
+        """Return the change that creates a group; None if it exists. Raises RefusedError.
+
+        The group gets the settings that an administrator has sent meanwhile, if there are any: the
+        defaults, written after them, would replace them.
+        """
         if group in self._owner.deleted_groups:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"the consumer group {group} is being deleted; try again",
             )
-        config = SubscriptionGroup(group_name=group)
         if group in self._owner.state.tables.groups.configs:
             return None
+        config = self._owner.group(group) or SubscriptionGroup(group_name=group)
         if not topic_names.is_valid(group):
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER, f"{group[:150]!r} is no name of a consumer group"

@@ -85,8 +85,8 @@ class Administration:
         config = call.body(SubscriptionGroup)
         assert isinstance(config, SubscriptionGroup)
         settings_checks.check_group(config)
-        groups = self._owner.state.tables.groups
-        name = config.group_name
+        owner, name = self._owner, config.group_name
+        groups = owner.state.tables.groups
         self._commits.group_change(name)  # refuses a group that is being deleted
         refusal = groups.refusal(config)
         if refusal is not None:
@@ -96,16 +96,19 @@ class Administration:
             return
 
         def is_set() -> bool:
-            return self._owner.state.tables.groups.configs.get(name) == config
+            return owner.state.tables.groups.configs.get(name) == config
 
         def done(outcome: Outcome) -> None:
+            if outcome is not Outcome.UNKNOWN and owner.coming_groups.get(name) is config:
+                del owner.coming_groups[name]
             remark = (
                 f"the group {name} was changed by somebody else, too, or the broker has too many "
                 "groups"
             )
             _answer(call, outcome, is_set, remark)
 
-        record = self._owner.change(GroupSet(config=config))
+        record = owner.change(GroupSet(config=config))
+        owner.coming_groups[name] = config
         self._changes.propose([record], done, arrived_s=call.arrived_s)
 
     def delete_group(self, call: Call) -> None:
@@ -122,6 +125,7 @@ class Administration:
         deletion = GroupDeleted(group=name, clean_offset=bool(fields.clean_offset))
         record = owner.change(deletion)
         owner.deleted_groups.begin(name)
+        owner.coming_groups.pop(name, None)
         self._commits.drop(lambda group, _: group == name)
 
         def done(outcome: Outcome) -> None:

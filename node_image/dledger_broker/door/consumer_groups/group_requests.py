@@ -161,7 +161,7 @@ class GroupRequests:
             refusal = owner.state.refusal(joined)
             if refusal is not None:
                 raise RefusedError(ResponseCode.SYSTEM_BUSY, refusal)
-        topic = retry_topic(group, owner.state.tables.groups.configs.get(group))
+        topic = retry_topic(group, owner.group(group))
         if owner.topic(topic.topic_name) is None:
             created.append(owner.create_topic(topic))
             records.append(created[-1])
