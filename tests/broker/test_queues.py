@@ -298,7 +298,7 @@ def test_many_queues_are_written_with_a_bounded_number_of_open_files(folder: Pat
         files.write(QueueId("T", queue_id), 0, bytes(range(1, 21)))
     opened_now = len(list(Path("/proc/self/fd").iterdir())) - before
     files.write(QueueId("T", 0), 1, bytes(range(1, 21)))
-    files.sync()
+    files.sync(files.take_unsynced())
 
     assert opened_now <= OPEN_FILES_MAX
     assert len(files.read(QueueId("T", 0), 0, 9)) == 2

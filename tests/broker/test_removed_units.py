@@ -176,7 +176,7 @@ def files(tmp_path: Path) -> Iterator[QueueFiles]:
     """The files of a queue that has one file, of 780 KB."""
     made = QueueFiles(tmp_path)
     made.write(QUEUE, 0, b"".join(map(unit_at, range(COUNT))))
-    made.sync()
+    made.sync(made.take_unsynced())
     yield made
     made.close()
 
@@ -258,7 +258,7 @@ def test_nothing_keeps_the_space_of_a_deleted_file(tmp_path: Path) -> None:
 
     assert len([link for link in links if link.startswith(str(tmp_path))]) == 2, "one to write"
     assert len(list(tmp_path.rglob("T/0/*"))) == 1
-    files.sync()
+    files.sync(files.take_unsynced())
     files.close()
 
 

@@ -4,6 +4,7 @@ import gc
 import random
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger_broker.errors import NotABrokerLogError, QueueFilesError
-from dledger_broker.queues import unwritten
+from dledger_broker.queues import checkpoint, unwritten
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_broker_log.crashes import contents, crash
@@ -237,9 +238,9 @@ def test_units_that_are_added_during_a_save_stay_in_memory(
     keep(store, log, 2)
     sync = store._files.sync
 
-    def add_meanwhile() -> None:
+    def add_meanwhile(paths: Sequence[Path]) -> None:
         assert keep(store, log, 4)
-        sync()
+        sync(paths)
 
     monkeypatch.setattr(store._files, "sync", add_meanwhile)
     store.forget(store.save())
@@ -249,6 +250,23 @@ def test_units_that_are_added_during_a_save_stay_in_memory(
     assert store.unsaved_entries == 2
     for queue, units in log.units.items():
         assert units_of(store, queue) == units
+    store.close()
+
+
+def test_a_save_that_ends_after_its_queues_were_deleted_leaves_no_checkpoint(
+    tmp_path: Path,
+) -> None:
+    log = Log().extend([Send("T", 0)] * 2)
+    store = opened(tmp_path, log)
+    keep(store, log, 2)
+    _, save = store.begin_save()
+    assert save is not None
+    store.restart(0)
+
+    store.end_save(save)
+
+    assert store.saved_index == -1
+    assert checkpoint.load(tmp_path) is None
     store.close()
 
 

@@ -2,9 +2,10 @@
 
 The event loop itself takes a few short entries that are in memory, and keeps their units there:
 handing them to a thread and waiting for it costs more. A separate thread builds everything else,
-one bounded batch at a time, and writes and saves the units. Neither passes the applied index, so a
-reader that sees a unit finds its topic in the state. After disk faults, the work is tried again;
-queues that contradict the log are built again from its first entry.
+one bounded batch at a time, and writes the units. Another one makes them durable, which may take
+seconds if thousands of queues have new messages. None passes the applied index, so a reader that
+sees a unit finds its topic in the state. After disk faults, the work is tried again; queues that
+contradict the log are built again from its first entry.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import Final
 from dledger_broker.errors import NotABrokerLogError, QueueFilesError
 from dledger_broker.queues.builder import QueueId, Run
 from dledger_broker.queues.checkpoint import Mark
-from dledger_broker.queues.queue_store import SAVE_ENTRIES, QueueStore
+from dledger_broker.queues.queue_store import SAVE_ENTRIES, QueueStore, Save
 from dledger_broker.queues.trimming import QueueTrimming
 from dledger_formats.log.disk import EntryHeader
 from dledger_node.embedding import Member
@@ -54,9 +55,12 @@ class QueueFeed:
         self._rebuilding = rebuilding
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="queues")
-        self._building: asyncio.Future[list[QueueId]] | None = None
+        self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="queue-saves")
+        self._building: asyncio.Future[tuple[list[QueueId], Save | None]] | None = None
         """What the thread builds; meanwhile only the thread adds units."""
-        self._saving: asyncio.Future[list[tuple[QueueId, Run]]] | None = None
+        self._writing: asyncio.Future[tuple[list[tuple[QueueId, Run]], Save | None]] | None = None
+        self._syncing: asyncio.Future[None] | None = None
+        """The save that is being made durable."""
         self._needs_thread = False
         """Whether the next entries are the thread's work, so that the loop does not try again."""
         self._store: QueueStore | None = None
@@ -139,13 +143,13 @@ class QueueFeed:
         for timer in (self._retry, self._save_timer):
             if timer is not None:
                 timer.cancel()
-        for work in (self._building, self._saving):
-            if work is not None:
-                await asyncio.wait([work])
+        while work := self._building or self._writing or self._syncing:
+            await asyncio.wait([work])  # each may begin the next one
         try:
             await self._loop.run_in_executor(self._thread, self._close)
         finally:
             self._thread.shutdown(wait=False)
+            self._sync_thread.shutdown(wait=False)
 
     # -- in the event loop's thread ----------------------------------------------------------------
 
@@ -156,7 +160,7 @@ class QueueFeed:
         last_index = self._buildable_index()
         is_due = self._wants_restart or last_index > self._store.built_index
         if is_due and not self._keep(self._store, last_index):
-            if self._saving is None and self._retry is None:  # else their end begins this again
+            if self._writing is None and self._retry is None:  # else their end begins this again
                 self._building = self._loop.run_in_executor(self._thread, self._build, last_index)
                 self._building.add_done_callback(self._done_building)
         else:
@@ -192,13 +196,14 @@ class QueueFeed:
         return True
 
     def _save_if_due(self) -> None:
-        """Write or save in the thread, or make sure that this is done in time."""
+        """Write or save in the threads, or make sure that this is done in time."""
         assert self._store is not None
-        is_busy = self._building is not None or self._saving is not None or self._retry is not None
+        is_busy = self._building is not None or self._writing is not None or self._retry is not None
         if is_busy or self._closed or not self._store.unsaved_entries:
             return
         if self._store.unwritten_units >= WRITE_UNITS or self._is_save_due():
-            self._begin_saving()
+            self._writing = self._loop.run_in_executor(self._thread, self._write)
+            self._writing.add_done_callback(self._done_writing)
         elif self._save_timer is None:
             self._save_timer = self._loop.call_later(SAVE_S, self._save_on_time)
 
@@ -207,22 +212,38 @@ class QueueFeed:
         if self._store is not None:
             self._save_if_due()
 
-    def _begin_saving(self) -> None:
-        self._saving = self._loop.run_in_executor(self._thread, self._write_or_save)
-        self._saving.add_done_callback(self._done_saving)
-
-    def _done_building(self, building: "asyncio.Future[list[QueueId]]") -> None:
+    def _done_building(self, building: "asyncio.Future[tuple[list[QueueId], Save | None]]") -> None:
         self._building = None
         if not building.cancelled() and not self._has_failed(building.exception()):
+            queues, save = building.result()
+            self._sync(save)
             self._needs_thread = False
-            self._built(building.result())
+            self._built(queues)
             self._begin()
 
-    def _done_saving(self, saving: "asyncio.Future[list[tuple[QueueId, Run]]]") -> None:
-        self._saving = None
-        if not saving.cancelled() and not self._has_failed(saving.exception()):
+    def _done_writing(
+        self, writing: "asyncio.Future[tuple[list[tuple[QueueId, Run]], Save | None]]"
+    ) -> None:
+        self._writing = None
+        if not writing.cancelled() and not self._has_failed(writing.exception()):
             assert self._store is not None
-            self._store.forget(saving.result())
+            written, save = writing.result()
+            self._sync(save)
+            self._store.forget(written)
+            self._begin()
+
+    def _sync(self, save: Save | None) -> None:
+        """Make a save durable, in a thread for which nothing else waits."""
+        if save is not None:
+            assert self._store is not None
+            self._syncing = self._loop.run_in_executor(
+                self._sync_thread, self._store.end_save, save
+            )
+            self._syncing.add_done_callback(self._done_syncing)
+
+    def _done_syncing(self, syncing: "asyncio.Future[None]") -> None:
+        self._syncing = None
+        if not syncing.cancelled() and not self._has_failed(syncing.exception()):
             self._begin()
 
     def _try_again(self) -> None:
@@ -259,8 +280,10 @@ class QueueFeed:
             return None
         return None if header is None else _mark(header)
 
-    def _build(self, last_index: int) -> list[QueueId]:
-        """Add one batch, of entries up to this one; return the queues that have new units."""
+    def _build(self, last_index: int) -> tuple[list[QueueId], Save | None]:
+        """Add one batch, of entries up to this one; return the queues that have new units, and
+        what is to be made durable.
+        """
         store, member = self._store, self._member
         assert store is not None
         if self._wants_restart:
@@ -268,27 +291,27 @@ class QueueFeed:
             self._wants_restart = False
         store.skip_to(member.begin_index)
         if store.built_index >= last_index:
-            return []
+            return [], None
         entries, last = member.read(store.built_index + 1, last_index)
         changes = store.add(entries, _mark(last))
-        if self._is_save_due():
-            self._save()
-        return list(changes.runs)
+        return list(changes.runs), self._write()[1] if self._is_save_due() else None
 
     def _is_save_due(self) -> bool:
+        """Return whether it is time for a save, and the last one is durable."""
         assert self._store is not None
         is_late = self._loop.time() - self._saved_s >= SAVE_S
-        return is_late or self._store.unsaved_entries >= SAVE_ENTRIES
+        is_due = is_late or self._store.unsaved_entries >= SAVE_ENTRIES
+        return is_due and self._syncing is None
 
-    def _write_or_save(self) -> list[tuple[QueueId, Run]]:
-        """Write the units in memory, and save if that is due; return those that were written."""
+    def _write(self) -> tuple[list[tuple[QueueId, Run]], Save | None]:
+        """Write the units in memory, and begin a save if that is due; return those that were
+        written, and the save.
+        """
         assert self._store is not None
-        return self._save() if self._is_save_due() else self._store.write()
-
-    def _save(self) -> list[tuple[QueueId, Run]]:
-        assert self._store is not None
+        if not self._is_save_due():
+            return self._store.write(), None
         self._saved_s = self._loop.time()
-        return self._store.save()
+        return self._store.begin_save()
 
     def _close(self) -> None:
         if self._store is not None:

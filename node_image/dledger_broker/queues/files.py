@@ -8,7 +8,7 @@ offset 0.
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import takewhile
@@ -132,16 +132,26 @@ class QueueFiles:
         if failed is not None:
             raise failed
 
-    def sync(self) -> None:
-        """Make everything that was written or deleted durable. Raises QueueFilesError."""
-        for path in list(self._unsynced):
+    def take_unsynced(self) -> list[Path]:
+        """Return what `sync` has to make durable. Only the thread that writes may call this, and
+        only while nothing is being synced.
+        """
+        paths, self._unsynced = list(self._unsynced), {}
+        return paths
+
+    def sync(self, paths: Sequence[Path]) -> None:
+        """Make what was written or deleted durable, while more may be written.
+
+        Raises QueueFilesError; what is not durable then is taken again.
+        """
+        for number, path in enumerate(paths):
             try:
                 _sync(path)
             except FileNotFoundError:
                 pass  # it was deleted, and its folder is synced, too
             except OSError as error:
+                self._unsynced.update(dict.fromkeys(paths[number:]))
                 raise QueueFilesError(f"cannot sync {path}: {error}") from error
-            del self._unsynced[path]
 
     def close(self) -> None:
         """Close all files."""

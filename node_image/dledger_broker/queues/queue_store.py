@@ -7,14 +7,16 @@ A crash loses the units in memory, and those in files that were not saved. The n
 them again, from the checkpoint on.
 
 Methods may block unless they say that they do not. One thread at a time adds units, whether to
-files or to memory; another one may save meanwhile, and several may read.
+files or to memory; another one may write meanwhile what is in memory, a third one may make a save
+durable, and several may read.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues import checkpoint
@@ -35,6 +37,16 @@ SAVE_ENTRIES: Final = 64 * 1024
 """After so many entries, or two seconds, the caller should save."""
 
 
+class Save(NamedTuple):
+    """What is written, and must be made durable."""
+
+    mark: Mark
+    """The last entry whose units are written."""
+    paths: Sequence[Path]
+    life: int
+    """How often the queues had been deleted."""
+
+
 class QueueStore:
     """Units of all messages up to `built_index`."""
 
@@ -48,6 +60,10 @@ class QueueStore:
         """Index up to which the units survive a crash, or are not needed."""
         self._mark: Mark | None = None
         """The mark of the last entry that was added."""
+        self._life = 0
+        """How often the queues were deleted, to be built again."""
+        self._checkpointing = threading.Lock()
+        """Held while the checkpoint changes: it must not say that deleted queues are there."""
 
     @classmethod
     def open(
@@ -79,7 +95,9 @@ class QueueStore:
 
     def restart(self, begin_index: int) -> None:
         """Delete all queues, to build them from the entry `begin_index`. Raises QueueFilesError."""
-        checkpoint.remove(self._folder)
+        with self._checkpointing:
+            self._life += 1
+            checkpoint.remove(self._folder)
         self._mark = None  # before what may fail: nothing of the old queues is saved any more
         self._unwritten.clear()
         self._files.delete_all()
@@ -140,17 +158,33 @@ class QueueStore:
             self._files.write(queue, *run)
         return taken
 
-    def save(self) -> list[tuple[QueueId, Run]]:
-        """Write what is in memory, make all units durable, then the checkpoint. Returns what was
-        written, for `forget`. Raises QueueFilesError.
+    def begin_save(self) -> tuple[list[tuple[QueueId, Run]], Save | None]:
+        """Write what is in memory, and return it for `forget`, and what `end_save` makes durable;
+        None if everything is.
+
+        The last save must have ended. Raises QueueFilesError.
         """
         mark = self._mark  # first: units may be added meanwhile
         if mark is None or mark.index <= self.saved_index:
-            return []
-        written = self.write()
-        self._files.sync()
-        checkpoint.save(self._folder, mark)
-        self.saved_index = mark.index
+            return [], None
+        return self.write(), Save(mark, self._files.take_unsynced(), self._life)
+
+    def end_save(self, save: Save) -> None:
+        """Make a save durable, then the checkpoint. This may take long: a file for each queue.
+
+        Any thread may call this, while more units are added. Raises QueueFilesError.
+        """
+        self._files.sync(save.paths)
+        with self._checkpointing:
+            if save.life == self._life:
+                checkpoint.save(self._folder, save.mark)
+                self.saved_index = save.mark.index
+
+    def save(self) -> list[tuple[QueueId, Run]]:
+        """Begin and end a save; return what was written, for `forget`. Raises QueueFilesError."""
+        written, save = self.begin_save()
+        if save is not None:
+            self.end_save(save)
         return written
 
     def forget(self, written: list[tuple[QueueId, Run]]) -> None:
