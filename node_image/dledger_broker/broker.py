@@ -159,7 +159,7 @@ class Broker:
                 cached_reader(store, member, self._owner.created_index), member.read_turns
             ),
         )  # fmt: skip
-        self._isolation = Isolation(self._settings.node, member, self._pulls)
+        self._isolation = Isolation(self._settings.node, member, self._pulls, self._to_leader)
         self._walker = DelayWalker(
             self._owner, self._feed, reader, self._delay_thread, self._store_host
         )

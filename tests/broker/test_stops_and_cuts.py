@@ -198,3 +198,24 @@ def test_clients_of_a_member_that_is_cut_off_are_told_in_time(tmp_path: Path) ->
     assert took_s < CLIENT_TIMEOUT_S
     assert held_s < 15, "a pull may be held for 20 s elsewhere"
     assert found == [b"body"], "what the member has is served"
+
+
+def test_a_producer_of_a_member_that_is_cut_off_is_sent_elsewhere(tmp_path: Path) -> None:
+    """Its connection may lead to this member forever, and others may have a leader."""
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        alone, other = (member for member in group.peers if member != leader)
+        with BrokerClient(group.broker_addresses[alone]) as sender:
+            sender.send("cut")
+            group.freeze(leader)
+            group.freeze(other)
+            begun_s, answers = time.monotonic(), []
+            with contextlib.suppress(ConnectionResetError):
+                while time.monotonic() < begun_s + 30:
+                    answers.append(sender.send("cut"))
+            took_s = time.monotonic() - begun_s
+        group.thaw(leader)
+        group.thaw(other)
+
+    assert took_s < 15
+    assert answers[-1].code == ResponseCode.SERVICE_NOT_AVAILABLE, "it is answered before"

@@ -8,6 +8,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from dledger_broker.door.between_members import refusals
 from dledger_broker.door.calls.call import Line
 from dledger_broker.door.passing_on.waiting import WaitingRequest
 from dledger_broker.messages.send_checks import RefusedError
@@ -24,6 +25,13 @@ class Endings:
         self._leave = leave
         self._left: deque[tuple[RefusedError, deque[WaitingRequest]]] = deque()
         self._slices = Slices(self._end, call_soon)
+        self._leaderless: dict[Line, None] = {}
+        """Connections with a request that no leader took in time, since they were last taken."""
+
+    def take_leaderless(self) -> list[Line]:
+        """Return the connections with a request that no leader took in time, each once."""
+        lines, self._leaderless = list(self._leaderless), {}
+        return lines
 
     def end(self, every: Iterable[WaitingRequest], refused: RefusedError) -> None:
         """Answer requests: some now, the others in the next turns."""
@@ -43,6 +51,8 @@ class Endings:
         for waiting, refused in itertools.islice(self._taken_off(), count):
             self._leave(waiting)
             frame = waiting.end(refused)
+            if refused is refusals.LATE:
+                self._leaderless[waiting.call.line] = None
             if frame:
                 written.setdefault(waiting.call.line, []).append(frame)
         for line, frames in written.items():

@@ -61,7 +61,7 @@ class ToLeader:
         self._registrations = Registrations(self._numbers, now_s)
         self._room = WaitingRoom()
         self._slices = WaitingSlices(lambda: self.go_on(is_next_slice=True), call_soon)
-        self._endings = Endings(self._leave, call_soon)
+        self.endings = Endings(self._leave, call_soon)
         self._sent = OnTheWay()
         self._link: DoorLink | None = None
         self._hearing = Hearing(now_s)
@@ -133,7 +133,7 @@ class ToLeader:
             return
         refused = self._incapable.refusal(leader) or self._hearing.refusal(leader)
         if refused is not None:
-            self._endings.end(self._room.take_all(), refused)
+            self.endings.end(self._room.take_all(), refused)
             return
         link = self._link
         is_old = link is None or (link.leader_id, link.term) != leader
@@ -147,7 +147,7 @@ class ToLeader:
         """Try again what could not be taken, and end what has waited for too long."""
         now_s = self._now_s()
         self._room.put_back_due(now_s)
-        self._endings.end(self._room.take_late(now_s), refusals.LATE)
+        self.endings.end(self._room.take_late(now_s), refusals.LATE)
         if self._link is not None and not self._link.was_made and self._sent.has_late(now_s):
             self._leave_link()  # so that none of its requests can reach the leader later
         self._end_late_sent(now_s)
@@ -159,7 +159,7 @@ class ToLeader:
         for waiting in late:
             self._hearing.unanswered(waiting.sent_s)
             waiting.may_be_stored = True
-        self._endings.end(late, refusals.UNANSWERED)
+        self.endings.end(late, refusals.UNANSWERED)
         link, is_silent = self._link, self._hearing.is_dead()
         if self._registrations.ends_late(self._hearing.heard_s) or is_silent:
             self._leave_link()
@@ -184,8 +184,8 @@ class ToLeader:
         """Refuse all that waits."""
         self._is_closed = True
         self._leave_link()
-        self._endings.end(self._room.take_all(), refusals.LATE)
-        self._endings.end_all_now()
+        self.endings.end(self._room.take_all(), refusals.LATE)
+        self.endings.end_all_now()
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class ToLeader:
 
     def _take_back(self, every: Iterable[WaitingRequest], way: Way) -> None:
         """Keep requests that the leader did not take, or end them."""
-        self._endings.end([each for each in every if not self._keep(each, way)], refusals.LATE)
+        self.endings.end([each for each in every if not self._keep(each, way)], refusals.LATE)
 
     def _keep(self, waiting: WaitingRequest, way: Way) -> bool:
         """Keep a request that the leader did not take, unless it must end."""
@@ -242,10 +242,10 @@ class ToLeader:
         """Send a request to the leader; return False if it must wait for a number."""
         call = waiting.call
         if call.is_passed_on or waiting.size > REQUEST_BYTES_MAX:
-            self._endings.end([waiting], refusals.TOO_LONG)
+            self.endings.end([waiting], refusals.TOO_LONG)
             return True  # a member that passed it on asks another one
         if self._room.turns.is_overtaken(waiting):
-            self._endings.end([waiting], refusals.OVERTAKEN)
+            self.endings.end([waiting], refusals.OVERTAKEN)
             return True
         if waiting.needs_number:
             waiting.number = self._numbers.take(waiting.count)
@@ -304,7 +304,7 @@ class ToLeader:
         self._incapable.avoid(leader)
         refused = self._incapable.refusal(leader) or refusals.LATE
         taken = [each for number in requests if (each := self._sent.take(number)) is not None]
-        self._endings.end(taken, refused)
+        self.endings.end(taken, refused)
         if self._registrations.is_under_way(requests):
             self._registrations.link_ended()
         if not self._sent:
@@ -339,7 +339,7 @@ class ToLeader:
         for line, parts in written.items():
             line.send(b"".join(parts))
         self.counters.sends.answered(self._now_s())
-        self._endings.end(ended, refusals.LATE)
+        self.endings.end(ended, refusals.LATE)
         self.go_on()
 
     def _take_registration(self, answer: DoorAnswer) -> None:
@@ -347,4 +347,4 @@ class ToLeader:
             return
         unnumbered = list(self._room.unnumbered)
         self._room.unnumbered.clear()
-        self._endings.end(unnumbered, refused)
+        self.endings.end(unnumbered, refused)
