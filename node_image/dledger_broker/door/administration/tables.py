@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import refusal_of
+from dledger_broker.door.calls.failures import answered_after_reads, refusal_of
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.registration import routes
@@ -105,13 +105,27 @@ class TableRequests:
         call.answer(ResponseCode.SUCCESS, body=config.to_json())
 
     def runtime(self, call: Call) -> None:
-        """Answer with the figures of this member that tools of 4.9 and 5.3 show."""
+        """Answer with the figures of this member that tools of 4.9 and 5.3 show.
+
+        A thread looks where the log begins, since the disk may have to be read for that.
+        """
+        call.line.reads_waiting += 1
+        self._loop.create_task(self._answer_runtime(call))
+
+    async def _answer_runtime(self, call: Call) -> None:
+        with answered_after_reads(call):
+            begin_pos = await self._loop.run_in_executor(
+                self._threads, lambda: self._member.begin_pos
+            )
+            call.answer(ResponseCode.SUCCESS, body=self._runtime(begin_pos).to_json())
+
+    def _runtime(self, begin_pos: int) -> RuntimeInfo:
         tables, member, values = self._owner.state.tables, self._member, self._values
         names = {
             "brokerVersion": VERSION_5_3_3,
             "brokerVersionDesc": _VERSION,
             "bootTimestamp": self._started_ms,
-            "commitLogMinOffset": member.begin_pos,
+            "commitLogMinOffset": begin_pos,
             "commitLogMaxOffset": max(0, tables.last_physical_offset),
             "dispatchBehindBytes": 0,
             "putMessageTimesTotal": values["messages_stored"],
@@ -128,8 +142,7 @@ class TableRequests:
             "dledgerLeaderId": member.leader_id or "",
             "dledgerAppliedIndex": member.applied_index,
         }
-        body = RuntimeInfo(table={name: str(value) for name, value in names.items()})
-        call.answer(ResponseCode.SUCCESS, body=body.to_json())
+        return RuntimeInfo(table={name: str(value) for name, value in names.items()})
 
     def _topics(self, tables: Tables) -> JsonBody:
         shown = tables_shown.topics(tables)
