@@ -2,12 +2,15 @@
 requests for lists of clients (38) and for checks of a subscription (46).
 """
 
+import asyncio
 from collections import deque
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from dledger_broker.door.between_members import door_frames
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import answered
 from dledger_broker.door.consumer_groups.group_clients import Client
 from dledger_broker.door.consumer_groups.read_heartbeats import client_of
 from dledger_broker.leading.client_leases import ClientLeases
@@ -33,6 +36,9 @@ from dledger_node.services.drafts import Outcome
 GROUPS_AT_ONCE: Final = 8
 """Groups that a client joins with one draft: more would hold up the event loop."""
 BEAT: Final = HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
+
+Refused: TypeAlias = dict[str, RefusedError]
+"""The groups that a client cannot join now, and why."""
 
 
 class GroupRequests:
@@ -93,9 +99,10 @@ class GroupRequests:
         call.answer(ResponseCode.SUCCESS)
 
     def join(self, call: Call) -> None:
-        """Write what is new about a client, at the leader, and answer once it is applied.
+        """Write what is new about a client, at the leader, and answer once it is applied. A group
+        that it cannot join now keeps it out of no other one.
 
-        Raises FormatError, RefusedError.
+        Raises FormatError.
         """
         client, _ = client_of(call.command.body)  # the client's own member answers with refusals
         state, client_id = self._owner.state, client.client_id
@@ -108,27 +115,41 @@ class GroupRequests:
             else:
                 self._leases.joined((group, client_id))
         if new:
-            self._join_some(call, client, new)
+            self._join_some(call, client, new, {})
         else:
             call.answer(ResponseCode.SUCCESS, BEAT)
 
-    def _join_some(self, call: Call, client: Client, new: deque[Consumer]) -> None:
-        """Propose the next groups that a client joins: all at once would take long.
+    def _join_some(
+        self, call: Call, client: Client, new: deque[Consumer], refused: Refused
+    ) -> None:
+        """Propose the next groups that a client joins: all at once would take long. Add those that
+        it cannot join to `refused`.
 
-        Raises FormatError, RefusedError.
+        Raises FormatError.
         """
         created: list[bytearray] = []
         records: list[bytearray] = []
+        left = GROUPS_AT_ONCE
         try:
-            for _ in range(min(GROUPS_AT_ONCE, len(new))):
-                records += self._joining(client.client_id, new.popleft(), created)
+            while new and left:
+                consumer, before, left = new.popleft(), len(created), left - 1
+                try:
+                    records += self._joining(client.client_id, consumer, created)
+                except RefusedError as refusal:
+                    refused[consumer.group_name] = RefusedError(refusal.code, refusal.remark)
+                    self._forget_topics(created[before:])
+                    del created[before:]
         except BaseException:  # whatever the error: none of these topics gets into the log
             self._forget_topics(created)
             raise
+        if not records:
+            go_on = partial(self._go_on_joining, call, client, new, refused)
+            asyncio.get_running_loop().call_soon(answered, call, go_on)
+            return
 
         def joined(outcome: Outcome) -> None:
             if outcome is Outcome.COMMITTED:
-                self._go_on_joining(call, client, new)
+                self._go_on_joining(call, client, new, refused)
                 return
             if outcome is Outcome.REFUSED:
                 self._forget_topics(created)
@@ -136,14 +157,14 @@ class GroupRequests:
 
         self._changes.propose(records, joined, arrived_s=call.arrived_s)
 
-    def _go_on_joining(self, call: Call, client: Client, new: deque[Consumer]) -> None:
+    def _go_on_joining(
+        self, call: Call, client: Client, new: deque[Consumer], refused: Refused
+    ) -> None:
         if not new:
-            self._answer_joined(call, client)
+            self._answer_joined(call, client, refused)
             return
         try:
-            self._join_some(call, client, new)
-        except RefusedError as refusal:
-            call.refuse(refusal)
+            self._join_some(call, client, new, refused)
         except FormatError as error:
             call.refuse(RefusedError(ResponseCode.SYSTEM_ERROR, str(error)))
 
@@ -168,14 +189,19 @@ class GroupRequests:
         records.append(owner.change(joined))
         return records
 
-    def _answer_joined(self, call: Call, client: Client) -> None:
+    def _answer_joined(self, call: Call, client: Client, refused: Refused) -> None:
         for group in client.consumers:
+            if group in refused:
+                continue
             if self._owner.state.consumer(group, client.client_id) is None:
                 remark = f"{client.client_id} could not join {group}: there are too many clients"
-                call.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
-                return
-            self._leases.joined((group, client.client_id))
-        call.answer(ResponseCode.SUCCESS, BEAT)
+                refused[group] = RefusedError(ResponseCode.SYSTEM_BUSY, remark)
+            else:
+                self._leases.joined((group, client.client_id))
+        if refused:
+            call.refuse(next(iter(refused.values())))
+        else:
+            call.answer(ResponseCode.SUCCESS, BEAT)
 
     def _forget_topics(self, created: list[bytearray]) -> None:
         for change in created:
