@@ -12,6 +12,7 @@ from dledger_client.exports.reading import ExportDecoder
 from dledger_client.exports.records import ExportedEntry
 from dledger_formats.log import disk
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoint
 from dledger_store_files.archives import extract
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
@@ -242,3 +243,60 @@ def test_a_segment_that_is_a_named_pipe_is_refused(
     assert capsys.readouterr().err == (
         f"dledger: {segment} is no regular file, as a segment of the log must be\n"
     )
+
+
+def segments_of(folder: Path) -> list[Path]:
+    return sorted((folder / "data").iterdir())
+
+
+def begin_at(folder: Path, segment: Path) -> int:
+    """Save a beginning as a removal does before it removes the files; return the index."""
+    begin = disk.unpack_header(segment.read_bytes(), 0).index
+    save_checkpoint(folder, Checkpoint(end_index=399, committed_index=399, begin_index=begin))
+    return begin
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_folder_that_has_lost_its_first_files_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: int
+) -> None:
+    for path in segments_of(folder)[:lost]:
+        path.unlink()
+    begin = disk.unpack_header(segments_of(folder)[0].read_bytes(), 0).index
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+
+    assert (
+        f"the files in data/ begin with entry {begin}, but the checkpoint says that the log began "
+        "with entry 0" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+    rest = ["export", "--folder", str(folder), "--from", str(begin), str(tmp_path / "out")]
+    assert main(rest) == 0
+    assert exported(tmp_path / "out")[0].index == begin
+
+
+def test_a_folder_whose_front_was_removed_on_purpose_is_exported(
+    folder: Path, tmp_path: Path
+) -> None:
+    begin = begin_at(folder, segments_of(folder)[2])
+    for path in segments_of(folder)[:2]:
+        path.unlink()
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 0
+
+    assert [entry.index for entry in exported(tmp_path / "out")] == list(range(begin, 400))
+
+
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_files_that_an_interrupted_removal_has_left_are_not_exported(
+    folder: Path, tmp_path: Path, deleted: int
+) -> None:
+    begin = begin_at(folder, segments_of(folder)[2])
+    segments_of(folder)[1].write_bytes(b"\xa5" * 8192)
+    for path in segments_of(folder)[:deleted]:
+        path.unlink()
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 0
+
+    assert [entry.index for entry in exported(tmp_path / "out")] == list(range(begin, 400))

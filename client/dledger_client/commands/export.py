@@ -196,6 +196,8 @@ async def _from_folder(
 ) -> None:
     """Export the log in a folder."""
     log = FolderLog(arguments.folder)
+    if first is None:
+        log.check_has_front()
     begin = log.begin_index if first is None else first
     taken = _taken(writer)
     last: int | None = arguments.last

@@ -39,9 +39,12 @@ class FolderLog:
                 f"{folder} is in use by a running member; export from the group instead"
             )
         self._folder = folder
-        self.durable_index = _durable_index(folder)
+        checkpoint = _read_checkpoint(folder)
+        self.durable_index = checkpoint.get("endIndex")
         """The index up to which the log is durable, by the checkpoint; None if that is unknown."""
+        self._recorded_begin = checkpoint.get("beginIndex")  # None in a file that Java wrote
         self._segments = _segments(folder / disk.DATA_FOLDER)
+        self._leave_out_removed()
         self.begin_index, self._index, self._chain_crc = 0, 0, 0 if self._starts_at_0 else None
         self._term = 0
         self.remark = ""
@@ -54,9 +57,32 @@ class FolderLog:
         """The index after the last entry that was read."""
         return self._index
 
+    def check_has_front(self) -> None:
+        """Raise ExportError if the files begin after the first entry of the log."""
+        if self._recorded_begin is not None and self.begin_index > self._recorded_begin:
+            raise ExportError(
+                f"{self._folder}: entry {self._recorded_begin} is missing: the files in "
+                f"{disk.DATA_FOLDER}/ begin with entry {self.begin_index}, but the "
+                f"{CHECKPOINT_FILE} says that the log began with entry {self._recorded_begin}. "
+                "Restore the files, or export the folder of another member; --from "
+                f"{self.begin_index} exports what is there"
+            )
+
     @property
     def _starts_at_0(self) -> bool:
         return not self._segments or disk.start_offset(self._segments[0].name) == 0
+
+    def _leave_out_removed(self) -> None:
+        """Forget segments before the recorded beginning: a crash interrupted their removal."""
+        for number, path in enumerate(self._segments):
+            with path.open("rb", buffering=0) as file:
+                raw = file.read(disk.ENTRY_HEADER_SIZE)
+            if len(raw) == disk.ENTRY_HEADER_SIZE:
+                header = disk.unpack_header(raw, 0)
+                is_begin = header.index == self._recorded_begin
+                if is_begin and header.pos == disk.start_offset(path.name):
+                    del self._segments[:number]
+                    return
 
     def entries(self, first: int) -> Iterator[list[DLedgerEntry]]:
         """Yield the entries from `first` on, in lists of at most 8 MiB.
@@ -177,12 +203,13 @@ def _begins_with_data(path: Path) -> bool:
         return any(file.read(disk.ENTRY_HEADER_SIZE))
 
 
-def _durable_index(folder: Path) -> int | None:
-    """Return the index up to which the log is durable, by the checkpoint; None if unknown."""
+def _read_checkpoint(folder: Path) -> dict[str, int]:
+    """Return the numbers in the checkpoint; none without a checkpoint or if it is damaged."""
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
-        return None
+        return {}
     try:
-        return int(properties.parse(path.read_bytes())["endIndex"])
-    except (OSError, ValueError, KeyError):
-        return None
+        values = properties.parse(path.read_bytes())
+        return {key: int(values[key]) for key in ("beginIndex", "endIndex") if key in values}
+    except (OSError, ValueError):
+        return {}
