@@ -14,7 +14,7 @@ from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.errors import NoEntryError
 from dledger_client.exports.folder import FolderLog
-from dledger_client.exports.group import Taken, following_entries, settled_entries
+from dledger_client.exports.group import Taken, following_entries, is_sure, settled_entries
 from dledger_client.exports.records import ExportError, Head
 from dledger_client.exports.writing import ExportWriter
 from dledger_client.read.tail import LogBounds
@@ -128,6 +128,8 @@ async def _end(writer: ExportWriter, reader_wait_s: float | None = None) -> None
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.until is not None and not arguments.follow:
         raise UsageError("--until needs --follow")
+    if arguments.until == "":
+        raise UsageError("--until needs a TEXT that is not empty")
     if arguments.follow and (arguments.folder is not None or arguments.last is not None):
         raise UsageError("--follow cannot be combined with --folder or --last")
     first, last = arguments.first, arguments.last
@@ -165,7 +167,7 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
 async def _extended(path: Path, arguments: argparse.Namespace) -> ExportWriter:
     """Open a file to extend the export in it, if any, after checking all of it."""
     with progress.bar(arguments.progress, _size_bytes(path), doing="checking") as bar:
-        return await ExportWriter.to_file(path, bar.update)
+        return await ExportWriter.to_file(path, bar.update, _mark(arguments))
 
 
 def _size_bytes(path: Path) -> int:
@@ -236,7 +238,6 @@ async def _from_group(
     writer: ExportWriter, first: int | None, arguments: argparse.Namespace, bar: progress.Bar
 ) -> None:
     """Export the log of a running group."""
-    mark = None if arguments.until is None else os.fsencode(arguments.until)
     async with group_client.open_client(arguments) as client:
         bounds = await client.bounds()
         begin = bounds.begin_index if first is None else first
@@ -246,10 +247,12 @@ async def _from_group(
         if bar.total is None and not arguments.follow:
             bar.expect(max(0, last + 1 - begin))
         taken = _taken(writer)
-        if mark is not None and writer.last is not None and writer.last.body == mark:
+        if writer.mark_index is not None and taken is not None:
+            if not await is_sure(client, taken, _complain):
+                raise taken.replaced("another entry is there, or the log ends before it")
             return
         if arguments.follow:
-            runs = following_entries(client, begin, taken, mark)
+            runs = following_entries(client, begin, taken, _mark(arguments), _complain)
         elif begin <= last or taken is not None:
             runs = settled_entries(client, begin, last, taken)
         else:
@@ -257,6 +260,14 @@ async def _from_group(
         async with contextlib.aclosing(runs):
             async for entries in runs:
                 await _write(writer, entries, bar)
+
+
+def _mark(arguments: argparse.Namespace) -> bytes | None:
+    return None if arguments.until is None else os.fsencode(arguments.until)
+
+
+def _complain(text: str) -> None:
+    printing.complain(f"dledger: {text}")
 
 
 def _check_bounds(bounds: LogBounds, begin: int, arguments: argparse.Namespace) -> None:

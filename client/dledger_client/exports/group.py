@@ -9,16 +9,18 @@ one may have come from two leaders.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import math
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, NoEntryError
-from dledger_client.exports.records import ExportError
+from dledger_client.exports.records import ExportError, is_mark
 from dledger_formats.log.checksum import crc32
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 
 HELD_BYTES: Final = 8 << 20
@@ -28,8 +30,13 @@ ENTRY_BYTES: Final = 512
 
 CHECK_PAUSE_S: Final = 0.2
 """Pause before checking again whether a mark is committed."""
-MEMBER_ANSWER_S: Final = 5.0
+MEMBER_ANSWER_S: Final = 2.0
 """How long a member may take to name its leader."""
+WAIT_NOTICE_S: Final = 1.0
+"""How long a mark is checked before `OnWait` is called."""
+
+OnWait: TypeAlias = Callable[[str], object]
+"""Called once with a sentence for humans, if it takes long until a mark is sure."""
 
 
 class Taken(NamedTuple):
@@ -102,50 +109,83 @@ async def settled_entries(
 
 
 async def following_entries(
-    client: DLedgerClient, first: int, taken: Taken | None, mark: bytes | None
+    client: DLedgerClient,
+    first: int,
+    taken: Taken | None,
+    mark: bytes | None,
+    on_wait: OnWait = lambda _: None,
 ) -> AsyncGenerator[list[DLedgerEntry], None]:
     """Yield the entries from `first` on, and new ones as they are appended.
 
-    Ends after the first entry whose body is `mark`, once that entry is sure to be committed. Raises
-    ExportError as `settled_entries` does.
+    Ends after the first entry that is `mark`, once that is sure (`is_sure`). Raises ExportError as
+    `settled_entries` does.
     """
     while True:
-        is_sure = True
+        found = None
         async with aclosing(settled_entries(client, first, None, taken)) as runs:
             async for entries in runs:
-                at = next((n for n, entry in enumerate(entries) if entry.body == mark), None)
+                at = _place_of_mark(entries, mark)
+                if before := entries[:at]:
+                    yield before
+                    taken = Taken.of_entry(before[-1])
+                    first = taken.index + 1
                 if at is not None:
-                    if is_sure := await _is_sure(client, entries[at]):
-                        yield entries[: at + 1]
-                        return
+                    found = entries[at]
                     break
-                yield entries
-                taken = Taken.of_entry(entries[-1])
-                first = taken.index + 1
-        if is_sure:
+        if found is None:
             async with aclosing(client.tail(first)) as new:
                 await anext(new)  # it is read again later, after the entry before it
-        else:
-            await asyncio.sleep(CHECK_PAUSE_S)
+        elif await is_sure(client, Taken.of_entry(found), on_wait):
+            yield [found]
+            return
 
 
-async def _is_sure(client: DLedgerClient, entry: DLedgerEntry) -> bool:
-    """Return whether the log has everything that was acknowledged before an entry was appended.
+def _place_of_mark(entries: list[DLedgerEntry], mark: bytes | None) -> int | None:
+    places = (n for n, one in enumerate(entries) if is_mark(one.magic, one.body, mark))
+    return next(places, None)
 
-    The log does if a majority of the members names the leader that has the entry. An earlier
-    majority holds what was acknowledged. At least one member is in both majorities, and it does not
-    name a leader of an earlier term. A deposed leader that does not know of its successor may have
-    the entry, too, but no majority names it.
+
+async def is_sure(client: DLedgerClient, taken: Taken, on_wait: OnWait) -> bool:
+    """Wait until the log has everything that was acknowledged before an entry was appended.
+
+    Returns False if the log has lost the entry. Members of this project answer with committed
+    entries only. A Java group has everything if a majority of its members names the leader that has
+    the entry. An earlier majority holds what was acknowledged. At least one member is in both
+    majorities, and it does not name a leader of an earlier term. A deposed leader that does not
+    know of its successor may have the entry, too, but no majority names it.
     """
-    peers = (await client.metadata()).peers
-    named = await asyncio.gather(
-        *(_leader_named_by(client, member, address) for member, address in peers.items())
-    )
+    now_s = asyncio.get_running_loop().time
+    notice_at_s = now_s() + WAIT_NOTICE_S
+    while True:
+        group = await client.metadata()
+        is_of_java = group.term < 0
+        peers = group.peers if is_of_java else {}
+        named = await asyncio.gather(
+            *(_leader_named_by(client, member, address) for member, address in peers.items())
+        )
+        if not await _has(client, taken):
+            return False
+        leader = client.leader_id
+        if not is_of_java or 2 * named.count(leader) > len(peers):
+            return True
+        if now_s() >= notice_at_s:
+            others = [member for member, name in zip(peers, named, strict=True) if name != leader]
+            on_wait(
+                f"entry {taken.index} is the mark; waiting until a majority of the {len(peers)} "
+                f"members names {leader} as the leader: {', '.join(others)} did not"
+            )
+            notice_at_s = math.inf
+        await asyncio.sleep(CHECK_PAUSE_S)
+
+
+async def _has(client: DLedgerClient, taken: Taken) -> bool:
+    """Return whether the log has an entry. Raises NoEntryError if the log begins after it."""
     try:
-        term = (await client.get(entry.index)).term
-    except NoEntryError:
+        return Taken.of_entry(await client.get(taken.index)) == taken
+    except NoEntryError as error:
+        if error.code is not DLedgerResponseCode.INDEX_OUT_OF_RANGE:
+            raise
         return False
-    return term == entry.term and 2 * named.count(client.leader_id) > len(peers)
 
 
 async def _leader_named_by(client: DLedgerClient, member: str, address: str) -> str | None:

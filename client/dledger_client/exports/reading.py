@@ -19,6 +19,7 @@ from dledger_client.exports.records import (
     ExportError,
     Head,
     decode_head,
+    is_mark,
 )
 from dledger_formats.log import disk
 from dledger_formats.log.checksum import crc32
@@ -33,7 +34,7 @@ OnBytes: TypeAlias = Callable[[int], object]
 class ExportDecoder:
     """Decodes an export; the pieces that it is given may end anywhere."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, mark: bytes | None = None) -> None:
         """`name` is the name of the export in messages."""
         self.head: Head | None = None
         self.last: ExportedEntry | None = None
@@ -50,6 +51,9 @@ class ExportDecoder:
         """Whether the end was decoded."""
         self.damage: ExportError | None = None
         """What is wrong after that entry; `feed` has returned the sound entries before it."""
+        self.mark_index: int | None = None
+        """The index of the first entry that is `mark`."""
+        self._mark = mark
         self._name = name
         self._rest = b""
 
@@ -114,6 +118,9 @@ class ExportDecoder:
             self.records += 1
         if entries:
             self.last = entries[-1]
+        if self._mark is not None and self.mark_index is None:
+            marks = (one.index for one in entries if is_mark(one.kind, one.body, self._mark))
+            self.mark_index = next(marks, None)
         return entries, at
 
     def _damaged(self, what: str) -> ExportError:
@@ -146,12 +153,12 @@ class ExportDecoder:
         return self.offset
 
 
-def decode_file(path: Path) -> Iterator[ExportDecoder]:
+def decode_file(path: Path, mark: bytes | None = None) -> Iterator[ExportDecoder]:
     """Decode a file, and yield the decoder after each piece; the caller must call `finish`.
 
     Raises ExportError at the record that is damaged, or OSError.
     """
-    decoder = ExportDecoder(os.fspath(path))
+    decoder = ExportDecoder(os.fspath(path), mark)
     with path.open("rb", buffering=0) as file:
         while piece := file.read(PIECE_BYTES):
             decoder.feed(piece)
@@ -166,20 +173,24 @@ async def verify_file(path: Path, on_bytes: OnBytes = lambda _: None) -> None:
     decoder.finish()
 
 
-async def resume_point(path: Path, on_bytes: OnBytes = lambda _: None) -> ExportDecoder | None:
+async def resume_point(
+    path: Path, on_bytes: OnBytes = lambda _: None, mark: bytes | None = None
+) -> ExportDecoder | None:
     """Decode the export in a file that is to be extended; None if it has no entry.
 
     After the last entry, only the end record or the beginning of a record is allowed, as an
     interrupted writer leaves it. Can be cancelled. Raises ExportError for any other damage, or
     OSError.
     """
-    decoder = await _last_decoder(path, on_bytes)
+    decoder = await _last_decoder(path, on_bytes, mark)
     return decoder if decoder is not None and decoder.records else None
 
 
-async def _last_decoder(path: Path, on_bytes: OnBytes) -> ExportDecoder | None:
+async def _last_decoder(
+    path: Path, on_bytes: OnBytes, mark: bytes | None = None
+) -> ExportDecoder | None:
     decoder, reported = None, 0
-    for decoder in decode_file(path):
+    for decoder in decode_file(path, mark):
         on_bytes(decoder.offset - reported)
         reported = decoder.offset
         await asyncio.sleep(0)  # a cancellation takes effect here

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dledger_formats.log import disk
 from dledger_formats.log.checksum import crc32
 from dledger_formats.protocol.entry import DLedgerEntry
 
@@ -62,6 +63,11 @@ class ExportedEntry(NamedTuple):
     term: int
     channel: int
     body: bytes
+
+
+def is_mark(kind: int, body: bytes, mark: bytes | None) -> bool:
+    """Return whether an entry is the mark of a cut-over: one that a client has appended."""
+    return kind == disk.NORMAL and body == mark
 
 
 def pack_head(head: Head) -> tuple[bytes, int]:

@@ -45,13 +45,17 @@ class ExportWriter:
         """The last entry of the export when it was opened; None without one."""
         self.next_index: int | None = None
         """The index of the next entry; None before the head."""
+        self.mark_index: int | None = None
+        """The index of the mark that the export had when it was opened; None without one."""
         self.entries = 0
         """Number of entries that were written."""
         self.size_bytes = 0
         """Number of bytes that were written."""
 
     @classmethod
-    async def to_file(cls, path: Path, on_bytes: OnBytes = lambda _: None) -> Self:
+    async def to_file(
+        cls, path: Path, on_bytes: OnBytes = lambda _: None, mark: bytes | None = None
+    ) -> Self:
         """Open and lock a file to extend what it holds. Raises ExportError or OSError.
 
         The file is not changed before the first write. A named pipe or a device is not read.
@@ -66,20 +70,20 @@ class ExportWriter:
         writer._new_path = path if is_new else None
         try:
             _lock(file, path)
-            await writer._extend(path, on_bytes)
+            await writer._extend(path, on_bytes, mark)
         except BaseException:  # a cancellation, too, must release the lock
             writer.close()
             raise
         return writer
 
-    async def _extend(self, path: Path, on_bytes: OnBytes) -> None:
+    async def _extend(self, path: Path, on_bytes: OnBytes, mark: bytes | None) -> None:
         """Prepare to write after the last entry of a file."""
-        found = await resume_point(path, on_bytes)
+        found = await resume_point(path, on_bytes, mark)
         if found is None:
             self._size = 0
             return
         assert found.head is not None
-        self.group, self.last = found.head.group, found.last
+        self.group, self.last, self.mark_index = found.head.group, found.last, found.mark_index
         self.first_index, self.next_index = found.head.first_index, found.next_index
         self._checksum, self._size = found.checksum, found.offset
 
