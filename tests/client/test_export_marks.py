@@ -195,6 +195,16 @@ def test_entries_that_clients_appended_after_the_mark_are_named(
 
 
 @pytest.mark.usefixtures("group_in_environment")
+def test_a_mark_may_be_appended_twice(group_in_thread: Group, tmp_path: Path) -> None:
+    """The outcome of its first append may have been unknown."""
+    group_in_thread.log = [b"a", b"mark", b"mark"]
+
+    assert main([*FOLLOW, str(tmp_path / "out")]) == 0
+
+    assert bodies_in(tmp_path / "out") == [b"a", b"mark"]
+
+
+@pytest.mark.usefixtures("group_in_environment")
 def test_an_export_that_ended_too_early_goes_on_to_another_mark(
     group_in_thread: Group, tmp_path: Path
 ) -> None:

@@ -9,12 +9,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from dledger_client.client import DLedgerClient
 from dledger_client.commands import group_client, options, printing, progress
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.errors import NoEntryError
 from dledger_client.exports.folder import FolderLog
-from dledger_client.exports.group import Taken, following_entries, is_sure, settled_entries
+from dledger_client.exports.group import (
+    Taken,
+    check_is_last,
+    following_entries,
+    is_sure,
+    settled_entries,
+)
 from dledger_client.exports.records import ExportError, Head
 from dledger_client.exports.writing import ExportWriter
 from dledger_client.read.tail import LogBounds
@@ -42,9 +49,9 @@ def add_parser(commands: options.Commands) -> None:
             "dledger export --follow --until bye a.export": "end after the entry `bye`",
             "dledger export - | gzip > all.gz": "write to a pipe",
         },
-        exit_codes="0 exported; 1 the export or the folder is damaged, or cannot be written; 2 "
-        "usage error; 4 no such entry; 5 group unreachable; 128 + n ended by signal n, and what "
-        "was written can be imported.",
+        exit_codes="0 exported; 1 the export or the folder is damaged, or cannot be written, "
+        "or the log goes on after TEXT; 2 usage error; 4 no such entry; 5 group unreachable; "
+        "128 + n ended by signal n, and what was written can be imported.",
     )
     parser.add_argument("file", metavar="FILE", help="file to write; - is standard output")
     parser.add_argument(
@@ -247,12 +254,14 @@ async def _from_group(
         if bar.total is None and not arguments.follow:
             bar.expect(max(0, last + 1 - begin))
         taken = _taken(writer)
-        if writer.mark_index is not None and taken is not None:
+        mark = _mark(arguments)
+        if mark is not None and writer.mark_index is not None and taken is not None:
             if not await is_sure(client, taken, _complain):
                 raise taken.replaced("another entry is there, or the log ends before it")
+            await _end_at_mark(writer, client, mark, writer.mark_index)
             return
         if arguments.follow:
-            runs = following_entries(client, begin, taken, _mark(arguments), _complain)
+            runs = following_entries(client, begin, taken, mark, _complain)
         elif begin <= last or taken is not None:
             runs = settled_entries(client, begin, last, taken)
         else:
@@ -260,6 +269,19 @@ async def _from_group(
         async with contextlib.aclosing(runs):
             async for entries in runs:
                 await _write(writer, entries, bar)
+        if mark is not None and writer.next_index is not None:
+            await _end_at_mark(writer, client, mark, writer.next_index - 1)
+
+
+async def _end_at_mark(
+    writer: ExportWriter, client: DLedgerClient, mark: bytes, mark_index: int
+) -> None:
+    """Raise ExportError, after the end was written, if entries of clients follow the mark."""
+    try:
+        await check_is_last(client, mark, mark_index)
+    except ExportError:
+        await _end(writer)
+        raise
 
 
 def _mark(arguments: argparse.Namespace) -> bytes | None:

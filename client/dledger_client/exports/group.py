@@ -19,6 +19,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.exports.records import ExportError, is_mark
+from dledger_formats.log import disk
 from dledger_formats.log.checksum import crc32
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
@@ -176,6 +177,27 @@ async def is_sure(client: DLedgerClient, taken: Taken, on_wait: OnWait) -> bool:
             )
             notice_at_s = math.inf
         await asyncio.sleep(CHECK_PAUSE_S)
+
+
+async def check_is_last(client: DLedgerClient, mark: bytes, mark_index: int) -> None:
+    """Raise ExportError if a client has appended an entry after the mark.
+
+    Further copies of the mark are allowed, because its append may have been repeated.
+    """
+    late = None
+    async with aclosing(client.get_range(mark_index + 1)) as later:
+        async for entry in later:
+            if entry.magic == disk.NORMAL and entry.body != mark:
+                late = entry.index
+                break
+    if late is not None:
+        end = (await client.bounds()).end_index
+        raise ExportError(
+            f"entry {late} was appended after the mark, entry {mark_index}, and the log ends "
+            f"with entry {end}. The export up to the mark is whole. Stop the program that still "
+            "appends, append another mark, and export until that one; choose a text that no entry "
+            "has"
+        )
 
 
 async def _has(client: DLedgerClient, taken: Taken) -> bool:
