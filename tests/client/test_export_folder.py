@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from dledger_client.cli import main
+from dledger_client.exports.folder import kept_from_members
 from dledger_client.exports.reading import ExportDecoder
 from dledger_client.exports.records import ExportedEntry
 from dledger_formats.log import disk
+from dledger_node.errors import StoreInUseError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoint
 from dledger_store_files.archives import extract
@@ -199,15 +201,30 @@ def test_a_missing_segment_is_refused(
     assert "the files from 8192 to 16384 are missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("holder", [None, 4711])
 def test_a_folder_in_use_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, holder: int | None,
+) -> None:  # fmt: skip
+    """Also from another PID namespace, where /proc/locks does not show the lock."""
+    monkeypatch.setattr("dledger_client.exports.folder.holder_of", lambda _: holder)
     store = LogStore.open(folder, **SIZES)
 
     assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
 
     store.close()
-    assert "is in use by a running member" in capsys.readouterr().err
+    by = f", process {holder}" if holder else ""
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"dledger: {folder} is in use by a running member{by}; export from")
+
+
+def test_a_member_cannot_start_while_its_folder_is_exported(folder: Path) -> None:
+    (folder / "lock").write_text("process 1\n")  # an earlier one
+    in_use = pytest.raises(StoreInUseError, match=f"in use by process {os.getpid()};")
+    with kept_from_members(folder), kept_from_members(folder), in_use:
+        LogStore.open(folder, **SIZES)
+
+    LogStore.open(folder, **SIZES).close()
 
 
 def test_a_folder_that_is_none_is_refused(

@@ -14,7 +14,7 @@ from dledger_client.commands import group_client, options, printing, progress
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.errors import NoEntryError
-from dledger_client.exports.folder import FolderLog
+from dledger_client.exports.folder import FolderLog, kept_from_members
 from dledger_client.exports.group import (
     Taken,
     check_is_last,
@@ -114,7 +114,8 @@ async def _export(arguments: argparse.Namespace) -> None:
                 if arguments.folder is None:
                     await _from_group(writer, first, arguments, bar)
                 else:
-                    await _from_folder(writer, first, arguments, bar)
+                    with kept_from_members(arguments.folder):
+                        await _from_folder(writer, first, arguments, bar)
         except asyncio.CancelledError:
             await _end(writer, END_WAIT_S)
             raise

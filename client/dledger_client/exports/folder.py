@@ -4,8 +4,10 @@ The log of a killed member may end with entries that were not acknowledged, and 
 Java leaves the bytes after a truncation in place.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,19 +26,39 @@ LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint"
 
 
+@contextmanager
+def kept_from_members(folder: Path) -> Iterator[None]:
+    """Let no member of this project open a folder. Raises ExportError if one has it open.
+
+    Java's folders have no lock. A shared lock is enough, and admits other exports.
+    """
+    path = folder / LOCK_FILE
+    if not path.is_file():
+        yield
+        return
+    with path.open("rb", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = holder_of(path)  # None if it runs in another PID namespace
+            by = "" if holder is None else f", process {holder}"
+            raise ExportError(
+                f"{folder} is in use by a running member{by}; export from the group instead"
+            ) from None
+        except OSError:  # a file system without locks, on which no member could run
+            pass
+        yield
+
+
 class FolderLog:
     """The log in a folder. `entries` may be called once."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the log. Raises ExportError unless a member that is not running owns the folder."""
+        """Open the log; raises ExportError. Use it within `kept_from_members`."""
         if not (folder / disk.DATA_FOLDER).is_dir():
             raise ExportError(
                 f"{folder} is not a member's folder: it has no {disk.DATA_FOLDER}/; pass the "
                 "folder below the store's base folder, for example dledger-n0"
-            )
-        if holder_of(folder / LOCK_FILE) is not None:
-            raise ExportError(
-                f"{folder} is in use by a running member; export from the group instead"
             )
         self._folder = folder
         checkpoint = _read_checkpoint(folder)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.lock_holder import holder_of
 from dledger_node.closing import closed_on_error
 from dledger_node.errors import StoreInUseError
 from dledger_node.store.segments.segment import NO_ROOM, disk_error
@@ -44,11 +45,18 @@ class FolderLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "another process"
+            holder = self._holder(folder / FILE_NAME)
             raise StoreInUseError(
                 f"{folder} is in use by {holder}; stop that process, or give this member its own "
                 "folder"
             ) from None
+
+    def _holder(self, path: Path) -> str:
+        """Name the process that holds the lock: an export may, which does not write its name."""
+        if (pid := holder_of(path)) is not None:
+            return f"process {pid}"
+        named = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
+        return named or "another process"
 
     def _name_holder(self, path: Path) -> None:
         """Write which process holds the lock, unless the volume is full: a store opens on it."""
