@@ -13,6 +13,7 @@ from typing import Self
 
 import pytest
 
+from dledger_client.exports.records import CHECKSUM, RECORD, Head, pack_head
 from dledger_client.paced import HELD_BYTES_MAX, PacedFile
 from dledger_fake_server.group import Group
 from tools.groups.waiting import wait_for
@@ -76,6 +77,23 @@ def test_an_export_that_a_signal_cuts_says_that_it_has_no_end() -> None:
         b"dledger: the export has no end, since its reader takes nothing\n"
         b"dledger: ended by a signal; run the command again to go on\n"
     )
+
+
+@pytest.mark.usefixtures("group_in_environment")
+def test_an_export_of_an_idle_log_ends_once_its_reader_has_gone(group_in_thread: Group) -> None:
+    group_in_thread.log = [b"a"]
+    command = [*PROGRAM, "export", "--follow", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as export:
+        assert export.stdout is not None
+        assert export.stderr is not None
+        head, _ = pack_head(Head(group="g0", first_index=0))
+        read_exactly(export.stdout.fileno(), len(head) + RECORD.size + 1 + CHECKSUM.size)
+        export.stdout.close()
+        try:
+            assert export.wait(timeout=20) == 1
+        finally:
+            export.kill()
+        assert export.stderr.read() == b"dledger: the export is not whole: its reader has gone\n"
 
 
 @pytest.mark.usefixtures("group_in_environment")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import group_client, options, printing, progress
+from dledger_client.commands import group_client, options, printing, progress, streams
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.errors import NoEntryError
@@ -112,7 +112,9 @@ async def _export(arguments: argparse.Namespace) -> None:
         try:
             with progress.bar(arguments.progress, None, ENTRIES) as bar:
                 if arguments.folder is None:
-                    await _from_group(writer, first, arguments, bar)
+                    reading = _from_group(writer, first, arguments, bar)
+                    is_piped = arguments.file == STANDARD_OUTPUT
+                    await (streams.while_read(reading) if is_piped else reading)
                 else:
                     with kept_from_members(arguments.folder):
                         await _from_folder(writer, first, arguments, bar)
