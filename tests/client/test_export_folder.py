@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,65 @@ def test_a_java_folder_is_exported_whole(
         ExportedEntry(magic, index, term, 0, golden_body(index, length))
         for index, _, term, length, magic in archive["entries"]
     ]
+
+
+def log_end(archive: dict[str, Any], count: int | None = None) -> tuple[int, int]:
+    """Return the index and the position of the entry after the first `count` ones, or the last."""
+    entries = archive["entries"][:count]
+    index, pos, _, length, _ = entries[-1]
+    return index + 1, pos + disk.ENTRY_HEADER_SIZE + length
+
+
+def raw_entry(index: int, term: int, pos: int) -> bytes:
+    header = disk.EntryHeader(disk.NORMAL, disk.ENTRY_HEADER_SIZE + 5, index, term, pos, 0, 0, 0, 5)
+    return disk.ENTRY_HEADER.pack(*header) + b"stale"
+
+
+def write_at(folder: Path, pos: int, raw: bytes) -> None:
+    path = max(one for one in (folder / "data").iterdir() if int(one.name) <= pos)
+    with path.open("r+b") as file:
+        file.seek(pos - int(path.name))
+        file.write(raw)
+
+
+LEFTOVERS = {
+    "entry": lambda index, pos: raw_entry(index, 1, pos),
+    "part of a header": lambda index, pos: raw_entry(index, 2, pos)[:20],
+    "rest of an entry, and another": lambda index, pos: b"x" * 70 + raw_entry(index, 1, pos + 70),
+}
+
+
+@pytest.mark.parametrize("left", LEFTOVERS.values(), ids=list(LEFTOVERS))
+@pytest.mark.parametrize("archive", ARCHIVES, ids=[one["archive"] for one in ARCHIVES])
+def test_what_java_leaves_after_the_end_of_a_log_is_not_exported(
+    archive: dict[str, Any], left: Callable[[int, int], bytes], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """After a truncation or a crash. Java 0.4 keeps no checkpoint that tells where its log ends."""
+    folder = unpacked(archive, "n0", tmp_path)
+    index, pos = log_end(archive)
+    write_at(folder, pos, left(index, pos))
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 0
+
+    assert exported(tmp_path / "out")[-1].index == index - 1
+    assert f"the log ends with entry {index - 1}; the bytes after it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [disk.ENTRY_HEADER_SIZE, 8])
+@pytest.mark.parametrize("archive", ARCHIVES, ids=[one["archive"] for one in ARCHIVES])
+def test_a_hole_in_a_java_log_is_no_end_of_it(
+    archive: dict[str, Any], size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = unpacked(archive, "n0", tmp_path)
+    index, pos = log_end(archive, len(archive["entries"]) - 3)
+    write_at(folder, pos, bytes(size))
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+
+    assert f"entry {index} cannot be read" in capsys.readouterr().err
+    before = ["export", "--folder", str(folder), f"--last={index - 1}", str(tmp_path / "out")]
+    assert main(before) == 0
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Java leaves the bytes after a truncation in place.
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
 SCAN_ENTRIES_MAX: Final = 8192
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint"
+_MAGIC: Final = re.compile(rb"\0\0\0[\x01\x02]")
+"""The first bytes of an entry, `disk.ENTRY_MAGICS`."""
 
 
 @contextmanager
@@ -141,7 +144,8 @@ class FolderLog:
                     elif disk.BLANK_HEADER.unpack_from(view) == (disk.BLANK, size - at):
                         break
                     else:
-                        self._check_end(view, scan, path, self._segments[number + 1 :])
+                        later = self._segments[number + 1 :]
+                        self._check_end(view, start + at, scan, path, later)
                         return
         self._check_is_whole()
 
@@ -180,24 +184,43 @@ class FolderLog:
             count_max=SCAN_ENTRIES_MAX,
         )
 
-    def _check_end(self, view: memoryview, scan: EntryScan, path: Path, later: list[Path]) -> None:
+    def _check_end(
+        self, view: memoryview, pos: int, scan: EntryScan, path: Path, later: list[Path]
+    ) -> None:
         """Raise ExportError unless a sound log may end where this one can be read no further."""
         is_empty = not any(view[: disk.ENTRY_HEADER_SIZE])
         why = "" if is_empty else str(scan.damage)
         is_durable = self.durable_index is not None and self._index <= self.durable_index
         has_more = any(_begins_with_data(one) for one in later)
-        is_unproven = self.durable_index is None and not is_empty
-        if is_durable or has_more or is_unproven:
+        is_unknown = self.durable_index is None
+        before = self._index - 1 if self._index > self.begin_index else None
+        if is_durable or has_more or (is_unknown and self._continues(view, pos)):
+            cure = "" if before is None else f"; --last {before} exports what is before it"
             raise ExportError(
                 f"{path}: entry {self._index} cannot be read: {why or 'it is missing'}. "
-                "`dledger-node store verify` describes the damage; --last "
-                f"{self._index - 1} exports what is before it"
+                f"`dledger-node store verify` describes the damage{cure}"
             )
         if why:
+            ends = "holds no entry" if before is None else f"ends with entry {before}"
             self.remark = (
-                f"the log ends with entry {self._index - 1}; the bytes after it are what a crash "
-                "or a truncation left"
+                f"the log {ends}; the bytes after it are what a crash or a truncation left"
             )
+
+    def _continues(self, view: memoryview, pos: int) -> bool:
+        """Return whether sound entries follow the place where the log can be read no further.
+
+        Terms never decrease in a log, so an entry of an older term is what a truncation by Java
+        left. This is asked without a checkpoint, and Java 0.4 keeps none.
+        """
+        for magic in _MAGIC.finditer(view):
+            at = magic.start()
+            if at + disk.ENTRY_HEADER_SIZE > len(view):
+                break
+            header = disk.unpack_header(view, at)
+            is_entry = header.pos == pos + at and header.body_size >= 0
+            if is_entry and header.index > self._index and header.term >= self._term:
+                return True
+        return False
 
     def _first_header(self) -> disk.EntryHeader:
         path = self._segments[0]
