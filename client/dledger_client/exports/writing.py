@@ -36,7 +36,8 @@ class ExportWriter:
         self._file = file
         self._is_regular = stat.S_ISREG(os.fstat(file).st_mode)
         self._output = PacedFile(file)
-        self._new_path: Path | None = None  # of a file that this writer has created
+        self._path: Path | None = None  # of a regular file that it was given by its path
+        self._is_new = False  # whether this writer has created that file
         self._checksum: int | None = None  # None before the head
         self._size: int | None = None  # to which the file is cut before the first write
         self.group: str | None = None
@@ -67,7 +68,7 @@ class ExportWriter:
         except FileExistsError:
             file, is_new = os.open(path, os.O_RDWR), False
         writer = cls(file)
-        writer._new_path = path if is_new else None
+        writer._path, writer._is_new = path, is_new
         try:
             _lock(file, path)
             await writer._extend(path, on_bytes, mark)
@@ -94,7 +95,7 @@ class ExportWriter:
             self.first_index = self.next_index = head.first_index
             self.group = head.group
             await self._write(raw)
-        elif self.group != head.group:
+        elif self.group and self.group != head.group:  # of a folder, it need not have a name
             raise ExportError(f"the export holds entries of {self.group}, not of {head.group}")
 
     async def write(self, entries: Sequence[DLedgerEntry]) -> None:
@@ -109,20 +110,40 @@ class ExportWriter:
     async def end(self, reader_wait_s: float | None = None) -> None:
         """Write the end, and make a file durable.
 
-        Raises TimeoutError if a reader has not taken all of it within `reader_wait_s`.
+        Raises TimeoutError if a reader has not taken all of it within `reader_wait_s`, ExportError
+        if the file is not durable.
         """
         assert self._checksum is not None
         assert self.next_index is not None
         ending = self._write(pack_end(self.next_index, self._checksum))
         await asyncio.wait_for(ending, None if self._is_regular else reader_wait_s)
         if self._is_regular:  # a device need not support it
-            os.fsync(self._file)
+            self._sync()
 
     def close(self) -> None:
         """Close the file; without an end, it can be extended later. Leave no empty file behind."""
-        if self._new_path is not None and not self.size_bytes:
-            self._new_path.unlink(missing_ok=True)
+        if self._is_new and self._path is not None and not self.size_bytes:
+            self._path.unlink(missing_ok=True)
         self._output.close()
+
+    def _sync(self) -> None:
+        """Make the file durable, and its name."""
+        try:
+            os.fsync(self._file)
+            if self._path is not None:
+                folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        except OSError as error:
+            # The kernel may have dropped what it could not write. So the next fsync would succeed,
+            # and the file would read as whole until it is no longer in the page cache.
+            where = "its file" if self._path is None else self._path
+            raise ExportError(
+                f"the export may not be on the disk: {error.strerror}; remove {where}, and export "
+                "again"
+            ) from error
 
     async def _write(self, raw: bytes) -> None:
         if self._size is not None:
