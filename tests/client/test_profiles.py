@@ -52,7 +52,7 @@ def test_a_profile_that_is_named_selects_the_group(
 
 def arguments_of(*given: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for name in ("servers", "group", "http", "http-port", "profile"):
+    for name in ("servers", "group", "http", "http-port", "profile", "admin-token-file"):
         parser.add_argument(f"--{name}")
     arguments = parser.parse_args(given)
     profiles.resolve(arguments)
@@ -77,6 +77,19 @@ def test_pages_of_one_group_are_not_asked_for_the_servers_of_another(
         None,
     )
     assert arguments_of("--servers=b:1", "--http=b:2").http == "b:2"
+
+
+def test_the_token_of_a_profile_is_not_sent_to_the_servers_of_another_group(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(
+        '[profiles.ours]\nservers = "a:1"\ngroup = "g"\nadmin_token_file = "ours.token"'
+    )
+    monkeypatch.setenv("DLEDGER_CLIENT_PROFILE", "ours")
+
+    assert arguments_of().admin_token_file == "ours.token"
+    assert arguments_of("--servers=b:1").admin_token_file is None
+    assert arguments_of("--servers=b:1", "--admin-token-file=b").admin_token_file == "b"
 
 
 def test_the_default_profile_is_used_if_nothing_else_is_said(

@@ -1,8 +1,8 @@
 """The group's administration token, for the commands that change a group.
 
 A token is never an argument, which every user of the machine can see. The sources, in this order:
-the option, the profile, two variables of the command line, and the variable of a member, so that
-the commands work in a member's container.
+the option, the profile (without `--servers`), two variables of the command line, and the variable
+of a member, so that the commands work in a member's container.
 """
 
 import argparse
@@ -24,8 +24,8 @@ def add_option(parser: argparse.ArgumentParser) -> None:
         "--admin-token-file",
         metavar="FILE",
         help="file with the administration token, for a group that demands it (default: "
-        f"that of the profile, ${FILE_VARIABLE}, the token in ${VARIABLE}, or "
-        f"${MEMBER_FILE_VARIABLE})",
+        f"that of the profile unless --servers is given, ${FILE_VARIABLE}, the token in "
+        f"${VARIABLE}, or ${MEMBER_FILE_VARIABLE})",
     )
 
 

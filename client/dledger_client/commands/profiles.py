@@ -12,7 +12,8 @@ All that selects a group comes from one place: from options first, then from a p
 named, then from the variables, and from the default profile last. Variables do not complete a named
 profile, and the default profile is used only if no option and no variable selects anything, so that
 the servers of one group are never combined with the name of another. With `--servers`, only
-`--http` says where the pages are.
+`--http` says where the pages are, and the token of a profile is not used: it would be sent to
+servers that are not the profile's.
 """
 
 import argparse
@@ -79,7 +80,8 @@ def resolve(arguments: argparse.Namespace) -> None:
     """
     if not hasattr(arguments, "profile"):
         return
-    wanted = _open_options(arguments)
+    is_led_elsewhere = getattr(arguments, "servers", None) is not None
+    wanted = _open_options(arguments, is_led_elsewhere=is_led_elsewhere)
     named = arguments.profile or os.environ.get(PROFILE_VARIABLE)
     if not named:
         for name in wanted:
@@ -103,14 +105,13 @@ def resolve(arguments: argparse.Namespace) -> None:
     for name in wanted:
         if getattr(arguments, name) is None:
             setattr(arguments, name, getattr(profile, name))
-    if getattr(arguments, "admin_token_file", "") is None:
+    if getattr(arguments, "admin_token_file", "") is None and not is_led_elsewhere:
         arguments.admin_token_file = profile.admin_token_file
 
 
-def _open_options(arguments: argparse.Namespace) -> list[str]:
+def _open_options(arguments: argparse.Namespace, *, is_led_elsewhere: bool) -> list[str]:
     """Return the options of a command that variables and profiles may fill in."""
     # Variables and profiles may name the pages of another group than that of --servers.
-    is_led_elsewhere = getattr(arguments, "servers", None) is not None
     has_port = getattr(arguments, "http_port", None) is not None
     names = [name for name in VARIABLES if hasattr(arguments, name)]
     return [name for name in names if name != "http" or not (is_led_elsewhere or has_port)]
