@@ -1,10 +1,14 @@
 """`dledger` on terminals of several widths, without one, with NO_COLOR and in the C locale."""
 
+import argparse
+import asyncio
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from dledger_client.commands import status
 from dledger_fake_server.group import Group
 from tests.client.terminals import on_terminal, run
 
@@ -78,3 +82,53 @@ def test_a_bar_fits_a_narrow_terminal(tmp_path: Path) -> None:
     assert code == 0
     assert "100%" in shown
     assert max(len(line) for line in re.split("[\r\n]", shown)) <= 40
+
+
+async def screens_at_requests(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Watch a page on a terminal; return what was written before each of the first requests."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    written: list[str] = []
+    is_enough = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        written.append(capsys.readouterr().out)
+        if len(written) == 3:
+            is_enough.set()
+        writer.write(b"HTTP/1.0 404 Not Found\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        page = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        arguments = argparse.Namespace(http=page, http_port=None, group="g0", output="text")
+        arguments.watch = 0.001
+        watching = asyncio.create_task(status.run(arguments))
+        await is_enough.wait()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    return written[:3]
+
+
+async def test_a_watched_status_stays_on_the_terminal_until_the_next_one_is_known(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    before, *screens = await screens_at_requests(capsys, monkeypatch)
+
+    assert before == ""
+    for screen in screens:
+        blank, clear, shown = screen.partition("\x1b[H\x1b[2J")
+        assert (blank, bool(clear)) == ("", True)
+        assert re.fullmatch(r"\d\d:\d\d:\d\d\nMEMBER[^\x1b]* HTTP 404\n", shown)
+
+
+async def test_a_watched_status_clears_no_dumb_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    _, screen, _ = await screens_at_requests(capsys, monkeypatch)
+
+    assert ESCAPE not in screen
+    assert re.match(r"\d\d:\d\d:\d\d\nMEMBER", screen)

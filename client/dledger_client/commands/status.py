@@ -15,6 +15,7 @@ from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.commands import group_client, options, printing
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.profiles import HTTP_VARIABLE
+from dledger_client.commands.status_line import can_be_overwritten
 from dledger_client.errors import AddressError, ClientError
 from dledger_formats import console
 from dledger_formats.http.status import MembershipRole, NodeStatus, Role
@@ -90,38 +91,51 @@ class Answer:
 async def run(arguments: argparse.Namespace) -> int:
     """Print the status of each member, once or until Ctrl-C, and return the exit code."""
     while arguments.watch is not None:
-        if sys.stdout.isatty() and arguments.output != "json":
-            printing.write_line(CLEAR + time.strftime("%H:%M:%S"))
         try:
-            await _run_once(arguments)
+            remarks, answers = await _fetch(arguments)
         except ClientError as error:
             if not error.retriable:
                 raise
+            _begin_screen(arguments)
             printing.complain(f"dledger: {error}")  # the group may be back soon
+        else:
+            _begin_screen(arguments)
+            _print(remarks, answers, arguments)
         console.flush()
         await asyncio.sleep(arguments.watch)
-    return await _run_once(arguments)
-
-
-async def _run_once(arguments: argparse.Namespace) -> int:
-    """Fetch and print the status of each member, and return the exit code."""
-    addresses, remarks = await page_addresses(arguments)
-    for remark in remarks:
-        printing.complain(f"dledger: {remark}")
-    answers = await ask_all(addresses, arguments.group)
-    if arguments.output == "json":
-        printing.write_json([_plain(answer) for answer in answers])
-    else:
-        printing.write_table(_rows(answers))
-        for line in _remarks(answers):
-            printing.write_line(line)
+    remarks, answers = await _fetch(arguments)
+    _print(remarks, answers, arguments)
     if any(answer.status for answer in answers):
         return ExitCode.OK
     is_other = any(answer.is_other_group for answer in answers)
     return ExitCode.REFUSED if is_other else ExitCode.UNREACHABLE
 
 
-async def ask_all(addresses: list[ServerAddress], group: str | None) -> list["Answer"]:
+def _begin_screen(arguments: argparse.Namespace) -> None:
+    """Replace what is on a terminal by the time, once it is known what else to show."""
+    if sys.stdout.isatty() and arguments.output != "json":
+        clear = CLEAR if can_be_overwritten(sys.stdout) else ""
+        printing.write_line(clear + time.strftime("%H:%M:%S"))
+
+
+async def _fetch(arguments: argparse.Namespace) -> tuple[list[str], list[Answer]]:
+    """Fetch the status of each member; also return remarks on their addresses."""
+    addresses, remarks = await page_addresses(arguments)
+    return remarks, await ask_all(addresses, arguments.group)
+
+
+def _print(remarks: list[str], answers: list[Answer], arguments: argparse.Namespace) -> None:
+    for remark in remarks:
+        printing.complain(f"dledger: {remark}")
+    if arguments.output == "json":
+        printing.write_json([_plain(answer) for answer in answers])
+        return
+    printing.write_table(_rows(answers))
+    for line in _remarks(answers):
+        printing.write_line(line)
+
+
+async def ask_all(addresses: list[ServerAddress], group: str | None) -> list[Answer]:
     """Fetch the status of each member; one of another group or member counts as a problem."""
     return await asyncio.gather(*(_ask(address, group) for address in addresses))
 

@@ -3,9 +3,14 @@
 import os
 import shutil
 import sys
-from typing import Final
+from typing import Final, TextIO
 
 _ELLIPSIS: Final = "..."
+
+
+def can_be_overwritten(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal on which text can be overwritten."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class StatusLine:
@@ -18,7 +23,7 @@ class StatusLine:
     @property
     def can_be_shown(self) -> bool:
         """Whether standard error is a terminal on which a line can be overwritten."""
-        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        return can_be_overwritten(sys.stderr)
 
     def show(self, text: str, short_text: str) -> None:
         """Replace the line by `text`, or by `short_text` if `text` does not fit."""
