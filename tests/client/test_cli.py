@@ -116,6 +116,32 @@ def test_get_accepts_an_index_or_a_range(
     assert [entry["index"] for entry in json_lines(capsys)] == indexes
 
 
+@pytest.mark.parametrize("output", [[], ["-o", "json"]])
+def test_a_range_that_begins_beyond_the_end_has_no_entry(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str], output: list[str]
+) -> None:
+    assert main(["get", "1..", *output]) == 4
+    assert capsys.readouterr() == ("", "dledger: there is no entry 1: the log is empty\n")
+
+    group_in_thread.log = [b"x"] * 4
+
+    assert main(["get", "5..", *output]) == 4
+    message = "dledger: there is no entry 5: the log holds the entries 0 to 3\n"
+    assert capsys.readouterr() == ("", message)
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "json"]])
+def test_a_range_that_begins_at_the_end_is_empty(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str], output: list[str]
+) -> None:
+    assert main(["get", "0..", *output]) == 0
+
+    group_in_thread.log = [b"x"] * 4
+
+    assert main(["get", "4..", *output]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 # group and status
 
 

@@ -40,7 +40,7 @@ NUMBERS = [
     f"append --in-flight {HUGE} --body x", "append --body x --deadline 0",
     "append --body x --deadline nan", f"export --from {HUGE} -", "register get 9999999999",
     "bench --seconds 1e9", "bench --body-bytes 99999999", "health --max-lag -1",
-    "append --body x --producer ''", "get 1000",
+    "append --body x --producer ''", "get 1000", "get 1000..",
 ]  # fmt: skip
 FILES = [
     "append secret.txt", "append nowhere.txt", "append .", "import secret.txt", "import lines.txt",

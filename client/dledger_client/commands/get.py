@@ -9,6 +9,7 @@ from dledger_client.commands import entries, group_client, options, printing, st
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.read.indexes import INDEX_MAX
+from dledger_client.read.tail import LogBounds
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 TO_THE_END: Final = "end"
@@ -59,31 +60,47 @@ async def run(arguments: argparse.Namespace) -> int:
     """Read and write the entries, and return the exit code."""
     first, last = _range(arguments)
     shown = entries.selected_format(arguments)
+    count, is_written = 0, False
     async with group_client.open_client(arguments) as client, streams.output() as output:
-        found, is_written = client.get_range(first, last), False
         try:
-            async with contextlib.aclosing(found):
+            async with contextlib.aclosing(client.get_range(first, last)) as found:
                 async for entry in found:
+                    count += 1
                     if (content := shown(entry)) is not None:
                         is_written = True
                         await output.write(content)
         except NoEntryError as error:
             is_before = error.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
             missing = first if is_before or last is None else last
-            raise NoEntryError(
-                error.code, f"there is no entry {missing}: {await _contents(client, error)}"
-            ) from error
-    if not is_written:
+            log = await _contents(client, error)
+            raise NoEntryError(error.code, f"there is no entry {missing}: {log}") from error
+        if not count:
+            await _check_begin(client, first)
+    if count and not is_written:
         printing.complain(OF_LEADERS)
     return ExitCode.OK
+
+
+async def _check_begin(client: DLedgerClient, first: int) -> None:
+    """Raise NoEntryError if the log ends before the entry from which nothing was read.
+
+    The next entry of the log may be missing: a reader asks for it to get what has come since.
+    """
+    bounds = await client.bounds()
+    if first > bounds.end_index + 1:
+        code = DLedgerResponseCode.INDEX_OUT_OF_RANGE
+        raise NoEntryError(code, f"there is no entry {first}: {_text(bounds)}")
 
 
 async def _contents(client: DLedgerClient, refusal: NoEntryError) -> str:
     """Return what the log contains, or the text of the refusal if no member answers."""
     try:
-        bounds = await client.bounds()
+        return _text(await client.bounds())
     except ClientError:
         return str(refusal)
+
+
+def _text(bounds: LogBounds) -> str:
     if bounds.end_index < bounds.begin_index:
         return "the log is empty"
     return f"the log holds the entries {bounds.begin_index} to {bounds.end_index}"
