@@ -19,13 +19,18 @@ from dledger_formats.http.status import (
 VOTERS = ("n0", "n1", "n2")
 
 
+def end_s() -> float:
+    return asyncio.get_running_loop().time() + 30
+
+
 async def problems(http: str | None, addresses: dict[str, str], *voters: str) -> list[str]:
     arguments = argparse.Namespace(group="g", max_lag=None, http=http, http_port=1)
     group = GroupMembership(
         group="g", leader_id="n0", term=1, voters=voters, learners=("n1",), index=-1,
         addresses=addresses,
     )  # fmt: skip
-    return await health._members_problems(arguments, health.Health(leader_id="n0"), group)
+    found = health.Health(leader_id="n0")
+    return await health._members_problems(arguments, found, group, end_s())
 
 
 async def test_a_learner_may_be_silent() -> None:
@@ -82,7 +87,7 @@ async def leader_problems(http: str | None, addresses: dict[str, str]) -> list[s
         group="g", leader_id="n0", term=1, voters=VOTERS, learners=(), index=-1,
         addresses=addresses,
     )  # fmt: skip
-    return await health._leader_problems(arguments, group)
+    return await health._leader_problems(arguments, group, end_s())
 
 
 def followers(*full: str) -> list[PeerStatus]:

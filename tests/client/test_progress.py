@@ -1,11 +1,15 @@
 """Progress bars, and the line that says what a command waits for, as a person sees them."""
 
 import re
+import socket
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dledger_client.cli import main
 from dledger_client.commands import streams
 from dledger_client.commands.status_line import LINE
 from dledger_client.exports.records import Head, pack_end, pack_head
@@ -86,6 +90,36 @@ def test_wait_says_which_member_it_waits_for(has_terminal: bool) -> None:
         "no page has answered for n0, n1, n2"
     )
     assert (len(waits) > 1) is has_terminal
+
+
+@pytest.fixture
+def silent_page() -> Iterator[str]:
+    """The address of a page that accepts requests and never answers, as that of a frozen member."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_wait_says_again_what_it_waits_for_once_it_knows_more(silent_page: str) -> None:
+    done = run(["wait", "--all-members", "--http", silent_page, "--deadline", "4"], {})
+
+    assert done.returncode == 1
+    first, second, *_ = done.stderr.splitlines()
+    assert first == "dledger: waiting for group g0, 1 s of 4 s: no answer yet"
+    assert second == (
+        f"dledger: waiting for group g0, 2 s of 4 s: the page at {silent_page}: no response within "
+        "2 s; no page has answered for n0, n1, n2"
+    )
+
+
+@pytest.mark.parametrize("members", [[], ["--all-members"]])
+@pytest.mark.parametrize("command", ["health", "wait"])
+def test_a_member_that_does_not_answer_does_not_prolong_the_deadline(
+    silent_page: str, command: str, members: list[str]
+) -> None:
+    began_s = time.monotonic()
+    main([command, "--deadline", "0.6", "--http", silent_page, *members])
+
+    assert time.monotonic() - began_s < 1.5
 
 
 def test_wait_counts_the_whole_time(group_in_thread: Group) -> None:

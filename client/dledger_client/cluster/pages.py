@@ -26,7 +26,7 @@ async def get_page(address: ServerAddress, path: str, timeout_s: float) -> bytes
         async with asyncio.timeout(timeout_s):
             return await _get(address, path)
     except TimeoutError as error:
-        raise PageError(f"no response within {timeout_s:g} s") from error
+        raise PageError(f"no response within {timeout_s:.2g} s") from error
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise PageError("not an HTTP response") from error
     except OSError as error:

@@ -15,6 +15,8 @@ from dledger_formats.http.status import Role
 ATTEMPT_S: Final = 5.0
 """How long `health` looks for a leader."""
 PAUSE_S: Final = 0.5
+STEP_MIN_S: Final = 0.1
+"""How long a step of a check may take that begins when the time is over."""
 
 
 def add_parser(commands: options.Commands) -> None:
@@ -82,8 +84,9 @@ class Health:
 
 async def run_health(arguments: argparse.Namespace) -> int:
     """Check once, print the result and return the exit code."""
+    end_s = asyncio.get_running_loop().time() + arguments.deadline
     async with group_client.open_client(arguments) as client:
-        found = await check(client, arguments, arguments.deadline)
+        found = await check(client, arguments, end_s)
     return _report(found, arguments)
 
 
@@ -97,40 +100,52 @@ async def run_wait(arguments: argparse.Namespace) -> int:
         notice.shown(client.group, arguments.deadline, lambda: client.trouble or last),
     ):
         while True:
-            found = await check(client, arguments, max(PAUSE_S, end_s - loop.time()))
-            if not found.problems or loop.time() >= end_s:
+            found = await check(client, arguments, end_s)
+            left_s = end_s - loop.time()
+            if not found.problems or left_s < PAUSE_S:
                 break
             last = "; ".join(found.problems)
-            await asyncio.sleep(PAUSE_S)
+            # The last check has some time, so that it does not fail only because it has none.
+            await asyncio.sleep(min(PAUSE_S, left_s - PAUSE_S))
     return _report(found, arguments)
 
 
-async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s: float) -> Health:
-    """Find the leader, have it prove that a majority follows it, and check the members."""
+async def check(client: DLedgerClient, arguments: argparse.Namespace, end_s: float) -> Health:
+    """Find the leader, have it prove that a majority follows it, and check the members.
+
+    All of it ends at `end_s` by the clock of the event loop.
+    """
     found = Health()
     try:
-        bounds = await client.bounds(deadline_s=deadline_s)
-        group = await client.membership(deadline_s=deadline_s)
+        bounds = await client.bounds(deadline_s=_left_s(end_s))
+        group = await client.membership(deadline_s=_left_s(end_s))
     except ClientError as error:
         found.error = error
         found.problems.append(str(error))
         return found
     found.leader_id, found.term, found.end_index = group.leader_id, group.term, bounds.end_index
     if arguments.all_members or arguments.max_lag is not None:
-        found.problems += await _members_problems(arguments, found, group)
+        found.problems += await _members_problems(arguments, found, group, end_s)
     else:
-        found.problems += await _leader_problems(arguments, group)
+        found.problems += await _leader_problems(arguments, group, end_s)
     return found
 
 
-async def _leader_problems(arguments: argparse.Namespace, group: GroupMembership) -> list[str]:
+def _left_s(end_s: float) -> float:
+    """Return how much time a step has."""
+    return max(STEP_MIN_S, end_s - asyncio.get_running_loop().time())
+
+
+async def _leader_problems(
+    arguments: argparse.Namespace, group: GroupMembership, end_s: float
+) -> list[str]:
     """Return why the leader takes no appends, according to its page if that answers."""
     addresses, remarks = status.pages_of(arguments, group.addresses)
     if remarks:  # the address of its page is unknown
         return []
     leader_id = group.leader_id
     named = [each for each in addresses if each.member_id in (None, leader_id)]
-    for answer in await status.ask_all(named, arguments.group):
+    for answer in await status.ask_all(named, arguments.group, _left_s(end_s)):
         page = answer.status
         if page is None or page.self_id != leader_id or page.role is not Role.LEADER:
             continue
@@ -144,7 +159,7 @@ async def _leader_problems(arguments: argparse.Namespace, group: GroupMembership
 
 
 async def _members_problems(
-    arguments: argparse.Namespace, found: Health, group: GroupMembership
+    arguments: argparse.Namespace, found: Health, group: GroupMembership, end_s: float
 ) -> list[str]:
     """Return what is wrong with the voters, according to their own pages."""
     voters = set(group.voters)
@@ -153,7 +168,7 @@ async def _members_problems(
         return problems
     # A learner need not be healthy: it has no vote.
     named = [each for each in addresses if each.member_id is None or each.member_id in voters]
-    answers = await status.ask_all(named, arguments.group)
+    answers = await status.ask_all(named, arguments.group, _left_s(end_s))
     pages = {answer.status.self_id: answer.status for answer in answers if answer.status}
     silent = [answer for answer in answers if answer.status is None]
     for answer in silent:

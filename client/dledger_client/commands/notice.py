@@ -1,7 +1,8 @@
 """A notice on standard error while a command waits for its group.
 
 On a terminal, the notice is one line that is overwritten, and erased at the end; it hides a
-progress bar. Elsewhere, it is one line for each time that the group cannot be used.
+progress bar. Elsewhere, it is one line for each time that the group cannot be used, and further
+ones when the reason changes, at growing distances.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from dledger_client.commands.status_line import LINE
 AFTER_S: Final = 1.0
 """How long a request may wait before the notice appears."""
 POLL_S: Final = 0.25
+AGAIN_GROWTH: Final = 2.0
+"""How much longer than at its last line a request has waited when a further one may be written."""
 
 
 @contextlib.asynccontextmanager
@@ -39,7 +42,10 @@ class _Notice:
         self._deadline_s = deadline_s
         self._trouble = trouble
         self._since_s: float | None = None
-        self._is_said = False
+        self._said = ""
+        """The trouble that the last line named; empty before the first."""
+        self._said_s = 0.0
+        """How long the request had waited then."""
 
     async def run(self) -> None:
         """Check for trouble several times a second until cancelled."""
@@ -54,7 +60,7 @@ class _Notice:
     def _look(self, now_s: float) -> None:
         trouble = self._trouble()
         if trouble is None:
-            self._since_s, self._is_said = None, False
+            self._since_s, self._said, self._said_s = None, "", 0.0
             _erase()
             return
         if self._since_s is None:
@@ -66,8 +72,8 @@ class _Notice:
         text = f"dledger: waiting for group {self._group}, {times}: {trouble}"
         if LINE.can_be_shown:
             LINE.show(text, f"waiting, {times}: {trouble}")
-        elif not self._is_said:
-            self._is_said = True
+        elif trouble != self._said and waited_s >= AGAIN_GROWTH * self._said_s:
+            self._said, self._said_s = trouble, waited_s
             with tqdm.external_write_mode(file=sys.stderr), contextlib.suppress(OSError):
                 sys.stderr.write(text + "\n")
                 sys.stderr.flush()

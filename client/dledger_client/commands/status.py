@@ -135,9 +135,15 @@ def _print(remarks: list[str], answers: list[Answer], arguments: argparse.Namesp
         printing.write_line(line)
 
 
-async def ask_all(addresses: list[ServerAddress], group: str | None) -> list[Answer]:
-    """Fetch the status of each member; one of another group or member counts as a problem."""
-    return await asyncio.gather(*(_ask(address, group) for address in addresses))
+async def ask_all(
+    addresses: list[ServerAddress], group: str | None, timeout_s: float = TIMEOUT_S
+) -> list[Answer]:
+    """Fetch the status of each member; one of another group or member counts as a problem.
+
+    No request takes longer than `timeout_s`, nor than TIMEOUT_S.
+    """
+    timeout_s = min(timeout_s, TIMEOUT_S)
+    return await asyncio.gather(*(_ask(address, group, timeout_s) for address in addresses))
 
 
 async def page_addresses(arguments: argparse.Namespace) -> tuple[list[ServerAddress], list[str]]:
@@ -174,9 +180,9 @@ def pages_of(
     return pages, remarks
 
 
-async def _ask(address: ServerAddress, group: str | None) -> Answer:
+async def _ask(address: ServerAddress, group: str | None, timeout_s: float) -> Answer:
     try:
-        body = await get_page(address, "/status", TIMEOUT_S)
+        body = await get_page(address, "/status", timeout_s)
         status = NodeStatus.from_json(body)
     except (PageError, FormatError) as error:
         return Answer(address=address, problem=str(error))
