@@ -60,6 +60,33 @@ def test_a_leader_without_a_majority_is_not_healthy(group: NodeGroup) -> None:
     assert main(["wait", "--deadline", "1"]) == 5
 
 
+def test_a_frozen_leader_is_named_once_another_member_leads(
+    group: NodeGroup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = group.master()
+    group.freeze(leader)
+
+    assert main(["wait"]) == 0
+    assert main(["health", "--all-members"]) == 1
+    printed = capsys.readouterr()
+    assert f"127.0.0.1:{group.http_ports[leader]}: no response within 2 s" in printed.err
+    assert f"{leader} is the leader" not in printed.out
+
+
+def test_a_learner_that_is_down_leaves_the_group_healthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NodeGroup(tmp_path, 1, addable=1) as group:
+        monkeypatch.setenv("DLEDGER_CLIENT_SERVERS", group.peers["n0"])
+        monkeypatch.setenv("DLEDGER_CLIENT_GROUP", "g")
+        pages = [f"{member}=127.0.0.1:{port}" for member, port in group.http_ports.items()]
+        monkeypatch.setenv("DLEDGER_CLIENT_HTTP", ",".join(pages))
+        assert main(["wait"]) == 0
+        assert main(["member", "add", "n1"]) == 0
+
+        assert main(["health", "--all-members", "--max-lag", "0"]) == 0
+
+
 def test_a_watched_status_is_printed_again_until_ctrl_c(group: NodeGroup) -> None:
     group.master()
     program = (

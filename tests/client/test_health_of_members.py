@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from dledger_client.admin import GroupMembership
 from dledger_client.commands import health
 from dledger_formats.http.status import (
@@ -79,6 +81,47 @@ async def page(**changes: Any) -> AsyncIterator[str]:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def voter_problems(max_lag: int | None = None, **changes: Any) -> list[str]:
+    """Return what is wrong with the voter n1, while n0 leads term 1 with its log up to entry 6."""
+    group = GroupMembership(
+        group="g", leader_id="n0", term=1, voters=("n1",), learners=(), index=-1, addresses={}
+    )
+    found = health.Health(leader_id="n0", term=1, end_index=6)
+    values = {"self_id": "n1", "role": Role.FOLLOWER, "master": False} | changes
+    async with page(**values) as address:
+        arguments = argparse.Namespace(group="g", max_lag=max_lag, http=address, http_port=1)
+        return await health._members_problems(arguments, found, group, end_s())
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"leader_id": "n2"}, "n1 follows n2"),
+        ({"leader_id": None}, "n1 follows no leader"),
+        ({"role": Role.CANDIDATE, "leader_id": None}, "n1 follows no leader"),
+        (
+            {"role": Role.LEADER, "leader_id": "n1", "term": 2},
+            "n1 says that it leads term 2 itself",
+        ),
+        ({"ready": False, "reason": "catching up"}, "n1 is not ready: catching up"),
+    ],
+)
+async def test_a_voter_that_does_not_follow_the_leader_is_a_problem(
+    changes: dict[str, Any], problem: str
+) -> None:
+    assert await voter_problems(**changes) == [problem]
+
+
+async def test_a_voter_that_follows_the_leader_is_no_problem() -> None:
+    assert await voter_problems() == []
+    assert await voter_problems(max_lag=5) == []
+
+
+async def test_a_voter_that_lags_by_more_than_allowed_is_a_problem() -> None:
+    assert await voter_problems(max_lag=4) == ["n1 lags by 5 entries"]
+    assert await voter_problems(max_lag=4, ledger_end_index=6) == []
 
 
 async def leader_problems(http: str | None, addresses: dict[str, str]) -> list[str]:

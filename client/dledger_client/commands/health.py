@@ -60,7 +60,7 @@ def add_parser(commands: options.Commands) -> None:
             metavar="N",
             type=options.index,
             help="require that every voter is up, and its log ends at most N entries before the "
-            "leader's (default: not checked)",
+            "last one that the leader has committed (default: not checked)",
         )
         status.add_page_options(parser)
         options.add_group_options(parser)
@@ -76,6 +76,7 @@ class Health:
     leader_id: str | None = None
     term: int = -1
     end_index: int = -1
+    """The last entry that the leader has committed."""
     problems: list[str] = field(default_factory=list)
     """What is wrong, one sentence each; empty if the group is healthy."""
     error: ClientError | None = None
@@ -184,7 +185,9 @@ async def _members_problems(
     for member_id in sorted(voters & pages.keys()):
         page = pages[member_id]
         lag = found.end_index - page.ledger_end_index
-        if page.leader_id != found.leader_id and page.role is not Role.LEADER:
+        if page.leader_id != found.leader_id and page.role is Role.LEADER:
+            problems.append(f"{member_id} says that it leads term {page.term} itself")
+        elif page.leader_id != found.leader_id:
             problems.append(f"{member_id} follows {page.leader_id or 'no leader'}")
         elif not page.ready:
             problems.append(f"{member_id} is not ready: {page.reason}")
