@@ -70,6 +70,29 @@ def test_a_record_that_cannot_be_saved_hides_no_unknown_outcome(
     assert err.endswith("dledger: cannot save it: No space left on device\n")
 
 
+@pytest.mark.parametrize("options", [[], ["--quiet"]])
+def test_each_line_of_unknown_outcome_is_named(
+    group: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    group["n0"].script.extend([Fault.DISCONNECT, Code.SUCCESS] * 15)
+
+    assert main(["append", "--in-flight", "1", *options, given(tmp_path, 30)]) == 3
+    named = ", ".join(str(number) for number in range(1, 30, 2))
+    assert f"\nThese may or may not be in the log: line {named}. With" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("records")
+def test_the_only_line_that_a_further_run_takes_is_named_by_its_number_in_the_input(
+    group: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["append", "--quiet", "--producer", "p", "--deadline", "1"]
+    assert main([*command, given(tmp_path, 4)]) == 0
+    group["n0"].script.extend([Fault.DISCONNECT] * 1000)
+
+    assert main([*command, given(tmp_path, 5)]) == 3
+    assert "dledger: line 5 may be in the log: " in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("records", "group")
 def test_a_record_that_cannot_be_saved_fails_after_the_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -117,6 +117,16 @@ def test_append_prints_each_outcome_and_the_summary_as_json(
     assert (summary["leader"], summary["leaderChanges"]) == ("n0", 0)
 
 
+def test_quiet_does_not_omit_the_outcomes_as_json(
+    group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["append", str(lines_file), "--quiet", "--output", "json"]) == 0
+
+    *outcomes, last = json_lines(capsys)
+    assert [outcome["number"] for outcome in outcomes] == [0, 1, 2]
+    assert last["summary"]["acknowledged"] == len(group_in_thread.log)
+
+
 def test_the_text_summary_contains_the_counts_and_the_reasons(
     group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

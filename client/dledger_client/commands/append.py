@@ -86,7 +86,9 @@ def add_parser(commands: options.Commands) -> None:
     )
     progress.add_option(parser)
     parser.add_argument(
-        "--quiet", action="store_true", help="print nothing unless an append fails (default: no)"
+        "--quiet",
+        action="store_true",
+        help="print nothing unless an append fails; has no effect on -o json (default: no)",
     )
     options.add_output_option(
         parser,

@@ -66,8 +66,11 @@ async def report(
         hint = " Run the command again: it continues where it ended."
         hint = tally.remedy or hint
     if tally.taken == 1 and tally.reasons:
-        outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"
-        printing.complain(f"dledger: {outcome}: {next(iter(tally.reasons))}.{hint * tally.unknown}")
+        # An earlier run appended the lines before: the number says which one is the only one left.
+        what = f"{bodies.noun(arguments)} {tally.skipped + 1}" if tally.skipped else "the entry"
+        outcome = "may be in the log" if tally.unknown else "was not appended"
+        reason = next(iter(tally.reasons))
+        printing.complain(f"dledger: {what} {outcome}: {reason}.{hint * tally.unknown}")
         return problem
     for line in tally.lines(summary, bodies.noun(arguments), hint):
         printing.complain(line)

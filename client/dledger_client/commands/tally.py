@@ -12,7 +12,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
 """Maximum number of distinct reasons in the summary."""
-RANGES_MAX: Final = 10
+RANGES_MAX: Final = 100
 """Maximum number of ranges of unknown outcomes that the summary names."""
 
 
