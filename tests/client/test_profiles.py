@@ -1,7 +1,9 @@
 """Profiles in config.toml, and the completion that uses them."""
 
 import argparse
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,6 +127,7 @@ def test_variables_are_not_completed_by_the_default_profile(
         ("[profiles", "is invalid: "),
         ("[profiles.a]", "has no profile 'ours'; the profiles there are: a"),
         ("#" * (profiles.CONFIG_BYTES_MAX + 1), "has more than"),
+        ("a = " + "[" * 5000, "is invalid: it has too many brackets within brackets"),
     ],
 )
 def test_a_wrong_file_is_a_usage_error(
@@ -136,6 +139,32 @@ def test_a_wrong_file_is_a_usage_error(
     printed = capsys.readouterr().err
     assert message in printed
     assert str(config) in printed
+
+
+def test_a_folder_in_place_of_the_file_is_a_usage_error(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.unlink()
+    config.mkdir()
+
+    assert main(["get", "0", "--profile", "ours"]) == 2
+    assert capsys.readouterr().err == f"dledger: cannot read {config}: Is a directory\n"
+
+
+def test_a_file_that_may_not_be_read_is_a_usage_error(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = Path.open
+
+    def denied(path: Path, *given: Any, **named: Any) -> Any:
+        if path == config:  # root may read every file
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, *given, **named)
+
+    monkeypatch.setattr(Path, "open", denied)
+
+    assert main(["get", "0", "--profile", "ours"]) == 2
+    assert capsys.readouterr().err == f"dledger: cannot read {config}: Permission denied\n"
 
 
 @pytest.mark.usefixtures("config")

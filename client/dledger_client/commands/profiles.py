@@ -130,6 +130,9 @@ def load() -> Config:
         return Config()
     except OSError as error:
         raise ProfileError(f"cannot read {path}: {error.strerror}") from error
+    except RecursionError as error:  # of the TOML parser
+        nested = "it has too many brackets within brackets"
+        raise ProfileError(f"{path} is invalid: {nested}; see docs/client.md") from error
     except ValueError as error:  # of the TOML, of its text, or of what it holds
         raise ProfileError(f"{path} is invalid: {error}; see docs/client.md") from error
 
