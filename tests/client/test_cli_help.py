@@ -45,6 +45,7 @@ def programs() -> list[argparse.ArgumentParser]:
 PROGRAMS = programs()
 OPTIONS = dict(option for program in PROGRAMS for option in options(program))
 COMMANDS = [one.prog for program in PROGRAMS for one in parsers(program)]
+COMMANDS_OF_DLEDGER = [one.prog for one in parsers(cli.parser())][1:]
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -68,6 +69,19 @@ def test_the_help_of_a_command_fits_80_columns(
     found = {one.prog: one for program in programs() for one in parsers(program)}
 
     assert max(map(len, found[command].format_help().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_DLEDGER)
+def test_every_command_has_help_with_examples_and_exit_codes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split()[1:], "--help"])
+
+    out = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert "examples:\n" in out
+    assert "Exit codes: 0 " in out
 
 
 def test_dledger_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

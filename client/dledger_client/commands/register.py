@@ -1,10 +1,16 @@
 """`dledger register`: read and set registers in a group that runs the register state machine."""
 
 import argparse
+from typing import Final
 
 from dledger_client.commands import group_client, options, printing
 from dledger_client.commands.exits import ExitCode
 from dledger_formats.protocol.register import NUMBER_MAX, NUMBER_MIN
+
+EXIT_CODES: Final = (
+    "0 done; 1 the register was never set; 2 usage error; 3 it is unknown whether the register was "
+    "set; 4 refused: the group does not run the register state machine; 5 group unreachable."
+)
 
 
 def add_parser(commands: options.Commands) -> None:
@@ -20,16 +26,21 @@ def add_parser(commands: options.Commands) -> None:
             "dledger register set 13 31": "append an entry that sets register 13 to 31",
             "dledger register get 13": "print the latest acknowledged value, 31",
         },
-        exit_codes="0 done; 1 the register was never set; 2 usage error; 3 it is unknown whether "
-        "the register was set; 4 refused: the group does not run the register state machine; "
-        "5 group unreachable.",
+        exit_codes=EXIT_CODES,
     )
     actions = parser.add_subparsers(title="commands", required=True, metavar="get|set")
-    for name, summary, run in (
-        ("get", "print the value of a register", run_get),
-        ("set", "set a register", run_set),
+    for name, summary, example, run in (
+        ("get", "print the value of a register", "the value of register 13", run_get),
+        ("set", "set a register", "set register 13 to 31", run_set),
     ):
-        action = actions.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+        action = options.new_parser(
+            actions,
+            name,
+            summary=summary,
+            description=f"{summary.capitalize()}.",
+            examples={f"dledger register {name} 13{' 31' * (name == 'set')}": example},
+            exit_codes=EXIT_CODES,
+        )
         action.add_argument("key", metavar="KEY", type=number, help="signed 32-bit integer")
         if name == "set":
             action.add_argument("value", metavar="VALUE", type=number, help="signed 32-bit integer")

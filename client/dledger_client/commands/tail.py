@@ -10,7 +10,7 @@ from dledger_client.commands.exits import ExitCode
 from dledger_formats.log import disk
 
 LOOK_BACK_MAX: Final = 1 << 20
-"""How many entries --last reads at most, to find those that it must print."""
+"""How many entries --last looks at, at most, to find those that it must print."""
 
 
 def add_parser(commands: options.Commands) -> None:
@@ -42,8 +42,8 @@ def add_parser(commands: options.Commands) -> None:
         "--last",
         metavar="N",
         type=options.positive_int,
-        help="begin with the last N entries; raw output counts only those that it prints "
-        "(default: none)",
+        help="begin with the last N entries; if N is at most "
+        f"{LOOK_BACK_MAX}, raw output counts only those that it prints (default: none)",
     )
     parser.add_argument(
         "--count",
@@ -94,14 +94,16 @@ async def _first(client: DLedgerClient, arguments: argparse.Namespace) -> int | 
             printing.complain(f"dledger: {log}; waiting for entry {first}")
         return first
     first = max(begin, end + 1 - arguments.last)
-    if arguments.output == "json":
-        return first  # which prints every entry
+    left = LOOK_BACK_MAX - arguments.last
+    if arguments.output == "json" or first == begin or left < 0:
+        return first  # every entry is printed, there are no others, or there are too many to count
     missing: int = arguments.last - len(await _printed(client, first, end))
-    looked_at = arguments.last
-    # Leaders' own entries are not printed: look at as many more, then at twice as many, and so on.
-    while missing > 0 and first > begin and looked_at < LOOK_BACK_MAX:
-        looked_at *= 2
-        before, first = first, max(begin, first - looked_at)
+    step = arguments.last
+    # Leaders' own entries are not printed: look at twice as many before, and so on.
+    while missing > 0 and first > begin and left > 0:
+        step = min(2 * step, left)
+        left -= step
+        before, first = first, max(begin, first - step)
         printed = await _printed(client, first, before - 1)
         if len(printed) >= missing:
             return printed[-missing]
