@@ -124,6 +124,7 @@ async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(
 
 async def test_a_frozen_leader_is_deposed_and_comes_back_as_a_follower(group: NodeGroup) -> None:
     leader = group.master()
+    term = group.status(leader).term
 
     group.freeze(leader)
     others = [member for member in group.running() if member != leader]
@@ -131,6 +132,8 @@ async def test_a_frozen_leader_is_deposed_and_comes_back_as_a_follower(group: No
         group.wait_for_status(
             member, lambda view: view.leader_id not in (None, leader), "follows another leader"
         )
+    why = f"{leader}, the leader of term {term}, sent nothing for"
+    assert any(why in group.log(member) for member in others)
     group.thaw(leader)
 
     group.wait_for_status(leader, lambda view: view.role is Role.FOLLOWER, "follows too")
@@ -203,14 +206,18 @@ async def test_without_a_majority_nothing_is_acknowledged(group: NodeGroup) -> N
     assert not isinstance(outcomes[0], Acknowledged)
 
 
-async def test_a_leader_without_a_majority_steps_down(group: NodeGroup) -> None:
+async def test_a_leader_without_a_majority_steps_down_and_logs_why(group: NodeGroup) -> None:
     leader = group.master()
+    term = group.status(leader).term
     for member in group.running():
         if member != leader:
             group.kill(member)
 
     group.wait_for_status(leader, lambda view: not view.master, "is no master any more")
     assert not group.status(leader).ready
+    assert f"this member no longer leads term {term}: no majority has answered for" in group.log(
+        leader
+    )
 
 
 async def test_a_member_asked_to_stop_ends_in_order_and_is_replaced(group: NodeGroup) -> None:

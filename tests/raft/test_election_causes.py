@@ -13,7 +13,13 @@ from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.messages import TakeLeadershipRequest
 from dledger_node.shell.leader_watch import LeaderWatch, describe
-from dledger_sim.stage.driver import ELECTION_TICKS, HEARTBEAT_TICKS, CoreDriver, heartbeat
+from dledger_sim.stage.driver import (
+    ELECTION_TICKS,
+    HEARTBEAT_TICKS,
+    CoreDriver,
+    heartbeat,
+    vote_request,
+)
 
 
 def election_of(driver: CoreDriver) -> Election:
@@ -47,6 +53,62 @@ def test_a_broken_link_to_the_leader_is_the_cause() -> None:
 
     assert election.cause is ElectionCause.LEADER_LINK_LOST
     assert election.silent_ticks <= 2 * HEARTBEAT_TICKS
+
+
+def test_a_silent_leader_is_the_cause_even_if_the_member_lets_others_stand_first() -> None:
+    """While it does, it follows nobody, so that clients look for another leader."""
+    driver = CoreDriver()
+    driver.receive(heartbeat(1))
+    driver.raft.note_state(is_behind=True)
+    driver.tick(2 * ELECTION_TICKS)
+    assert driver.raft.leader_id is None
+
+    election = election_of(driver)
+
+    assert (election.cause, election.leader_id) == (ElectionCause.NO_HEARTBEAT, "n1")
+    assert election.silent_ticks >= 3 * ELECTION_TICKS
+
+
+def test_a_broken_link_is_the_cause_even_if_the_member_lets_others_stand_first() -> None:
+    driver = CoreDriver()
+    driver.receive(heartbeat(1))
+    driver.raft.note_state(is_behind=True)
+    driver.raft.link_lost("n1")
+
+    election = election_of(driver)
+
+    assert (election.cause, election.leader_id) == (ElectionCause.LEADER_LINK_LOST, "n1")
+
+
+def test_a_silent_leader_of_an_earlier_term_is_not_the_cause() -> None:
+    driver = CoreDriver()
+    driver.receive(heartbeat(1))
+    driver.raft.note_state(is_behind=True)
+    driver.tick(2 * ELECTION_TICKS)
+    driver.receive(vote_request(2, sender="n2"))
+
+    election = election_of(driver)
+
+    assert (election.cause, election.leader_id) == (ElectionCause.NO_LEADER, None)
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        (ElectionCause.NO_HEARTBEAT, "n1, the leader of term 4, sent nothing for 70 ms"),
+        (
+            ElectionCause.LEADER_LINK_LOST,
+            "the link to n1, the leader of term 4, broke, and it sent nothing for 70 ms",
+        ),
+        (ElectionCause.NO_LEADER, "it knows no leader of term 4"),
+        (ElectionCause.NO_WINNER, "the last round of votes after term 4 had no winner"),
+        (ElectionCause.TRANSFER, "n1, the leader of term 4, handed over to it"),
+    ],
+)
+def test_every_cause_is_described_in_a_sentence(cause: ElectionCause, sentence: str) -> None:
+    election = Election(cause=cause, term=4, leader_id="n1", silent_ticks=70 // TICK_MS)
+
+    assert describe(election) == f"this member stands for election because {sentence}"
 
 
 def test_a_term_without_a_known_leader_is_the_cause() -> None:
@@ -94,6 +156,35 @@ def test_changes_of_the_leader_are_logged_as_sentences(caplog: pytest.LogCapture
     assert told[0] == "leader: this member follows n1, the leader of term 1"
     assert "leader: this member knows no leader of term 1" in told
     assert told[-1].startswith("leader: this member leads term 2; entries up to 0 are committed")
+
+
+def test_a_leader_that_no_majority_answers_says_why_it_no_longer_leads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = Watched()
+    watched.win()
+
+    for _ in range(2 * ELECTION_TICKS):
+        watched.driver.tick()
+        watched.turn()
+
+    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    silent_ms = ELECTION_TICKS * TICK_MS
+    why = f"no majority has answered for {silent_ms} ms"
+    assert told.count(f"leader: this member no longer leads term 2: {why}") == 1
+    assert not watched.driver.raft.leads
+
+
+def test_a_leader_that_learns_of_a_later_term_does_not_say_that_no_majority_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = Watched()
+    watched.win()
+
+    watched.driver.receive(heartbeat(5))
+    watched.turn()
+
+    assert "no majority" not in caplog.text
 
 
 def test_the_same_sentence_about_the_leader_is_not_logged_twice_in_a_row(

@@ -26,7 +26,8 @@ Message dispatch
 Election
     leader_elector      timeouts, pre-votes, votes, changes of role
     yielding            a member whose state is behind lets others be elected first
-    election_causes     why a member stood for election
+    election_causes     why a member stood for election, and why it no longer led
+    election_record     keeps that for logs and for `/leader`
     heartbeats          heartbeat rounds and check-quorum
     quorum              majority arithmetic
 Replication

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from dledger_node.raft import (
     changes,
+    election_record,
     electorate,
     entry_handler,
     entry_pusher,
@@ -316,6 +317,7 @@ class Raft(CoreView):
     def _tick_leader(self, leader: Leader) -> None:
         member = self._member
         if not heartbeats.quorum_active(member, leader):
+            election_record.note_quorum_loss(member, leader)
             leader_elector.become_follower(member, member.term, None)
             return
         transfer.end_overdue(member, leader)

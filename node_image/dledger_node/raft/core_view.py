@@ -12,7 +12,7 @@ from dledger_node.raft import (
     yielding,
 )
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.election_causes import Election, ElectionCause
+from dledger_node.raft.election_causes import Election, ElectionCause, QuorumLoss
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.member_state import (
     Candidate,
@@ -118,6 +118,11 @@ class CoreView:
     def last_election(self) -> Election | None:
         """The last election that this member began; None if it has begun none."""
         return self._member.last_election
+
+    @property
+    def last_quorum_loss(self) -> QuorumLoss | None:
+        """The last time that this leader gave up because no majority answered; None if never."""
+        return self._member.last_quorum_loss
 
     @property
     def refusals(self) -> Mapping[RefusalCause, int]:

@@ -1,4 +1,6 @@
-"""Why a member stands for election: counted and logged, so that no election needs guessing."""
+"""Why a member stands for election, and why it no longer leads: counted and logged, so that no
+election needs guessing.
+"""
 
 import enum
 from dataclasses import dataclass
@@ -27,6 +29,15 @@ class Election:
     term: int
     """The member's term when it began."""
     leader_id: str | None
-    """The leader that it followed until then, if any."""
+    """The leader that it followed last in this term, if any."""
     silent_ticks: int
     """Ticks since the last request of any leader, or since the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumLoss:
+    """The end of a leadership because no majority answered."""
+
+    term: int
+    silent_ticks: int
+    """Ticks since a majority, counting the leader, last answered."""

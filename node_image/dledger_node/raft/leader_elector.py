@@ -7,8 +7,8 @@ Rules: Raft paper, sections 5.2 and 5.4.1; Raft dissertation, sections 9.6 (pre-
 (members that have a live leader ignore candidates).
 """
 
-from dledger_node.raft import electorate, heartbeats, marks, quorum, reads
-from dledger_node.raft.election_causes import Election, ElectionCause
+from dledger_node.raft import election_record, electorate, heartbeats, marks, quorum, reads
+from dledger_node.raft.election_causes import ElectionCause
 from dledger_node.raft.log_terms import BEFORE_FIRST, EMPTY
 from dledger_node.raft.member_state import (
     Candidate,
@@ -93,6 +93,8 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
     The election timer keeps running: otherwise a candidate that cannot win could delay an election
     forever by raising the term. A deposed leader has no timer, so it starts one.
     """
+    gives_up = leader_id is None and term == member.term
+    given_up = election_record.given_up(member) if gives_up else None
     marks.note_all(member)
     if isinstance(member.role_state, Leader):
         reads.fail_pending(member, member.role_state)
@@ -102,6 +104,7 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
         member.vote_for = None
         member.contradiction = ""
     member.role_state = Follower(leader_id=leader_id, verified_index=member.committed_index)
+    member.role_state.given_up = given_up
 
 
 def accept_leader(member: MemberState, leader_id: str) -> Follower | None:
@@ -131,7 +134,7 @@ def start_pre_vote(member: MemberState) -> None:
 
     So a member that returns from a partition, or has lost only its own links, deposes no leader.
     """
-    _note_election(member, _cause(member))
+    election_record.note_election(member, election_record.cause(member))
     marks.note_all(member)
     candidate = PreCandidate(votes=electorate.own_votes(member))
     member.role_state = candidate
@@ -144,7 +147,7 @@ def start_pre_vote(member: MemberState) -> None:
 def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     """Stand for election in the next term; a member never stands twice in one term."""
     if take_leadership:
-        _note_election(member, ElectionCause.TRANSFER)
+        election_record.note_election(member, ElectionCause.TRANSFER)
     marks.note_all(member)
     member.term += 1
     member.vote_for = member.self_id
@@ -155,30 +158,6 @@ def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
     for peer_id in electorate.other_voters(member):
         ask_for_vote(member, candidate, peer_id)
     _count_votes(member, candidate)
-
-
-def _note_election(member: MemberState, cause: ElectionCause) -> None:
-    """Record why this member stands for election, before its role changes."""
-    member.elections[cause] += 1
-    member.last_election = Election(
-        cause=cause,
-        term=member.term,
-        leader_id=member.leader_id,
-        silent_ticks=member.now_ticks - member.leader_contact_tick,
-    )
-
-
-def _cause(member: MemberState) -> ElectionCause:
-    """Return why this member stands, by its role at the time when its election timer ended."""
-    match member.role_state:
-        case Follower(leader_id=None) | Leader():
-            return ElectionCause.NO_LEADER
-        case Follower(leader_link_broken=True):
-            return ElectionCause.LEADER_LINK_LOST
-        case Follower():
-            return ElectionCause.NO_HEARTBEAT
-        case PreCandidate() | Candidate():
-            return ElectionCause.NO_WINNER
 
 
 def ask_for_vote(member: MemberState, candidate: PreCandidate | Candidate, peer_id: str) -> None:

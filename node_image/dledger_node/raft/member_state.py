@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dledger_node.raft.commit_moves import CommitMoves
 from dledger_node.raft.config import RaftConfig
-from dledger_node.raft.election_causes import Election, ElectionCause
+from dledger_node.raft.election_causes import Election, ElectionCause, QuorumLoss
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogEnd, LogTerms, Seed
@@ -68,6 +68,9 @@ class Follower:
     """The tick of that leader's last request."""
     leader_link_broken: bool = False
     """Whether the connection to that leader broke, and no request has arrived since."""
+    given_up: tuple[str, ElectionCause] | None = None
+    """The leader of this term that this member no longer follows, and why. Only told, never used.
+    """
 
     def leader_is_alive(self, member: "MemberState") -> bool:
         """Return whether a request of this term's leader arrived within election_ticks."""
@@ -214,6 +217,7 @@ class MemberState:
     elections: Counter[ElectionCause] = field(default_factory=Counter)
     """The elections that this member began, by cause."""
     last_election: Election | None = None
+    last_quorum_loss: QuorumLoss | None = None
     contradiction: str = ""
     """A request in this term that no correct leader sends; empty if there was none."""
 

@@ -32,12 +32,16 @@ class LeaderWatch:
         self._leader_changed = asyncio.Event()
         self._reported_joining = ""
         self._reported_election = core.last_election
+        self._reported_loss = core.last_quorum_loss
         self._searching = False
         """Whether this member has logged an election without a winner and knows no leader since."""
 
     def on_turn(self, committed_index: int) -> None:
         """Report a change of the leader, or of the reason why a joining member waits."""
         leader, joining = self._leader(), self._core.joining
+        if self._core.last_quorum_loss is not self._reported_loss:
+            self._reported_loss = self._core.last_quorum_loss
+            self._log_quorum_loss()
         if self._core.last_election is not self._reported_election:
             self._reported_election = self._core.last_election
             self._log_election()
@@ -66,6 +70,14 @@ class LeaderWatch:
         if text != self._logged_leader:
             self._logged_leader = text
             logger.info("leader: %s", text)
+
+    def _log_quorum_loss(self) -> None:
+        """Log why this member no longer leads: that no majority has answered."""
+        if (loss := self._core.last_quorum_loss) is not None:
+            logger.warning(
+                "leader: this member no longer leads term %d: no majority has answered for %d ms",
+                loss.term, loss.silent_ticks * TICK_MS,
+            )  # fmt: skip
 
     def _log_election(self) -> None:
         """Log why this member stands for election; of rounds without a winner only the first."""

@@ -17,7 +17,9 @@ from dledger_node.raft.ready import HardState
 
 LONG_TICKS = 1_000_000
 TIME_SUFFIXES = ("_tick", "_ticks", "_due", "_since", "deadline")
-SAME_FOR_ALL = ("config", "randint", "refusals", "elections", "last_election")
+SAME_FOR_ALL = (
+    "config", "randint", "refusals", "elections", "last_election", "last_quorum_loss", "given_up",
+)  # fmt: skip
 """Attributes that are the same in all states of a member."""
 
 
@@ -34,12 +36,14 @@ def stop_clock(member: Any, *, marks: bool) -> None:
     member.refusals.clear()
     member.marks = dict(sorted(member.marks.items())) if marks else {}
     member.now_ticks = member.elapsed_ticks = 0
-    member.last_election = None
+    member.last_election = member.last_quorum_loss = None
     member.elections.clear()
     member.election_deadline = LONG_TICKS
     role_state = member.role_state
-    if isinstance(role_state, Follower) and not marks:
-        role_state.advertised_index = -1
+    if isinstance(role_state, Follower):
+        role_state.given_up = None
+        if not marks:
+            role_state.advertised_index = -1
     for one in (role_state, member.recalling, *getattr(role_state, "progress", {}).values()):
         for name in _times(type(one)):
             setattr(one, name, 0)
