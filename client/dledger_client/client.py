@@ -15,8 +15,7 @@ it succeeds or its deadline passes. If a connection breaks or no quorum answers,
 append is unknown: the client reports it as unknown and does not resend it, unless `at_least_once`
 or `idempotent` is set.
 
-Any call may be cancelled. If an append is cancelled after it was sent, its outcome is unknown: the
-entry may be in the log, now or later.
+Any call may be cancelled. The outcome of an append that is cancelled after it was sent is unknown.
 """
 
 import asyncio
@@ -28,7 +27,8 @@ from typing import Final, Self
 
 from dledger_client import register
 from dledger_client.admin import GroupAdmin, GroupMembership, GroupMetadata
-from dledger_client.append.batches import check_batch
+from dledger_client.append.batches import check_batch_size
+from dledger_client.append.in_order import append_in_order
 from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.append.stream import Bodies, append_stream, check_bodies
 from dledger_client.calls.dispatcher import Dispatcher
@@ -95,8 +95,7 @@ class DLedgerClient:
         `transfer` and `change_membership` need `admin_token` in a group that demands it.
 
         Raises AddressError if a server address is invalid, TypeError or ValueError for any other
-        value that no server can take, and ValueError if both `at_least_once` and `idempotent` are
-        set.
+        invalid value, or if both `at_least_once` and `idempotent` are set.
         """
         self.group = given.check_text(group, "group")
         self.servers = parse_servers(servers)
@@ -187,17 +186,10 @@ class DLedgerClient:
         body is not bytes, and ValueError if there are more than BATCH_MAX bodies or IN_FLIGHT_BYTES
         bytes: `append_all` takes any number.
         """
-        check_batch(bodies)
-        size_bytes = sum(map(len, bodies))
-        if len(bodies) > BATCH_MAX or size_bytes > IN_FLIGHT_BYTES:
-            raise ValueError(
-                f"a batch of {len(bodies)} bodies and {size_bytes} bytes is too large; at most "
-                f"{BATCH_MAX} bodies and {IN_FLIGHT_BYTES} bytes are allowed"
-            )
-        async with self._require_session().batch_slots:
-            outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
-            async with aclosing(outcomes):
-                return [outcome async for outcome in outcomes]
+        check_batch_size(bodies, BATCH_MAX, IN_FLIGHT_BYTES)
+        outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
+        async with self._require_session().batch_slots, aclosing(outcomes):
+            return [outcome async for outcome in outcomes]
 
     def append_all(
         self, bodies: Bodies, *, in_flight: int = IN_FLIGHT, deadline_s: float | None = None
@@ -211,11 +203,19 @@ class DLedgerClient:
         given.check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
         return self._stream(check_bodies(bodies), in_flight, deadline_s)
 
+    def append_in_order(
+        self, bodies: Sequence[bytes], *, deadline_s: float | None = None
+    ) -> AsyncGenerator[Outcome, None]:
+        """Append bodies one request after another; yield outcomes up to the first failure.
+
+        So the entries have the order of the bodies. `deadline_s` applies to each request.
+        """
+        return append_in_order(self._require_session(), bodies, deadline_s)
+
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry.
 
-        Raises NoEntryError if the index is past the end of the log or before its beginning,
-        ValueError or TypeError if it is not an index.
+        Raises NoEntryError if the log does not have it, ValueError or TypeError for no index.
         """
         check_index(index, "index")
         return await self._reader(deadline_s).get(index)

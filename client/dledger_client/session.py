@@ -1,7 +1,7 @@
 """The state of an open client: how a request starts and ends."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -150,6 +150,26 @@ class Session:
             self.dispatcher.record_start(call)
             producer.start(call)
         return call
+
+    def start_ordered_batch(self, bodies: Sequence[bytes], deadline_s: float | None = None) -> Call:
+        """Start to append several bodies with one request, whose parts the caller starts."""
+        call = self.start_batch(bodies, deadline_s)
+        call.is_ordered = True  # before any response can arrive
+        return call
+
+    def start_part(self, part: Call, deadline_s: float | None) -> None:
+        """Send a part of an ordered batch that was split; its time begins now."""
+        assert self._producer is not None
+        part.began_s = self._loop.time()
+        part.deadline_s = part.began_s + self._timeout_s(deadline_s)
+        self._producer.send_part(part)
+
+    def drop_parts(self, parts: Iterable[Call]) -> None:
+        """Give up parts of an ordered batch that were not started."""
+        for part in parts:
+            assert self._producer is not None
+            part.answer.cancel()
+            self._producer.ended(part)
 
     async def register_producer(self, deadline_s: float | None) -> int:
         """Register a producer and return its id. Raises the ClientError that ended the call."""

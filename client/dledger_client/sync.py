@@ -186,6 +186,12 @@ class BlockingClient:
         if grouped.error is not None:
             raise grouped.error
 
+    def append_in_order(
+        self, bodies: Sequence[bytes], *, deadline_s: float | None = None
+    ) -> Iterator[Outcome]:
+        """Append one request after another; see DLedgerClient.append_in_order."""
+        return self._iterate(self._client.append_in_order(bodies, deadline_s=deadline_s))
+
     def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry; see DLedgerClient.get."""
         return self._call(self._client.get(index, deadline_s=deadline_s))

@@ -45,6 +45,10 @@ METHODS: dict[str, dict[str, list[Any]]] = {
         "bodies": [7, None, *([body] for body in NO_BODIES), b"text", "text", [b"x"] * 8193],
         "deadline_s": NO_TIMES,
     },
+    "append_in_order": {
+        "bodies": [7, None, *([body] for body in NO_BODIES), b"text", "text"],
+        "deadline_s": NO_TIMES,
+    },
     "append_all": {
         "bodies": [7, None, *([body] for body in NO_BODIES), b"text", "text"],
         "in_flight": [0, -1, VAST, "1", 1.5, True, None, 1 << 40],

@@ -68,7 +68,7 @@ class Batch:
             if not self.calls:
                 self._start_each()
             return None
-        return _outcomes_of_all(first_number, len(self.bodies), self._shared_call, answer)
+        return outcomes_of_all(first_number, len(self.bodies), self._shared_call, answer)
 
     def cancel(self) -> None:
         """Cancel all calls that have not ended; bodies that were not sent yet are dropped."""
@@ -91,14 +91,26 @@ def check_batch(bodies: object) -> None:
             raise body_type_error(body)
 
 
+def check_batch_size(bodies: Collection[bytes], count_max: int, bytes_max: int) -> None:
+    """Check a batch, and raise ValueError if it has too many bodies or bytes."""
+    check_batch(bodies)
+    size_bytes = sum(map(len, bodies))
+    if len(bodies) > count_max or size_bytes > bytes_max:
+        raise ValueError(
+            f"a batch of {len(bodies)} bodies and {size_bytes} bytes is too large; at most "
+            f"{count_max} bodies and {bytes_max} bytes are allowed"
+        )
+
+
 def body_type_error(value: object) -> TypeError:
     """Make the error for a body that is not bytes."""
     return TypeError(f"a body must be bytes, not {type(value).__name__}")
 
 
-def _outcomes_of_all(
+def outcomes_of_all(
     first_number: int, count: int, call: Call, answer: Message | ClientError
 ) -> list[Outcome]:
+    """Convert the result of a call that appends `count` bodies to their outcomes."""
     if isinstance(answer, AppendEntryResponse):
         term, attempts = answer.term, call.attempts
         return [

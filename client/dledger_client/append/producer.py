@@ -82,7 +82,8 @@ class Producer:
     def split(self, call: Call) -> None:
         """Send the bodies of a refused batch one by one, each with the sequence that it has.
 
-        An earlier copy of the batch may be in the log in whole or in part.
+        An earlier copy of the batch may be in the log in whole or in part. The owner of an ordered
+        batch sends the parts.
         """
         batch = call.request
         assert isinstance(batch, IdempotentBatchRequest)
@@ -108,9 +109,14 @@ class Producer:
             for sequence, body in enumerate(batch.bodies, batch.sequence)
         ]
         call.parts = parts
-        for part in parts:
-            self._dispatcher.record_start(part)
-            self._dispatcher.forward(part)
+        if not call.is_ordered:
+            for part in parts:
+                self.send_part(part)
+
+    def send_part(self, part: Call) -> None:
+        """Send a part of a batch that was split."""
+        self._dispatcher.record_start(part)
+        self._dispatcher.forward(part)
 
     def ended(self, call: Call) -> None:
         """Resolve the sequences of a call that has ended; a batch's parts resolve their own."""

@@ -206,6 +206,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """The object that assigns the sequence of an idempotent append; None for other calls."""
     parts: "Sequence[Call]" = ()
     """The calls that replace an idempotent batch which a member refused as a whole."""
+    is_ordered: bool = False
+    """Whether the owner of the call starts its `parts`, one after another."""
     on_end: Callable[[], None] | None = None
     """Called once when the call has ended, even if `answer` was cancelled earlier."""
 

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
 from dledger_client.commands import group_client, import_guard, options, printing, progress
@@ -268,44 +267,41 @@ class _Import:
                 yield entry.index, entry.body
 
     async def _append(self, entries: list[tuple[int, bytes]]) -> Outcome | None:
-        """Append entries in batches that fit into one request."""
-        begin = size_bytes = 0
-        for end, (_, body) in enumerate(entries, 1):
-            size_bytes += len(body)
-            is_full = end - begin == batches.BODIES_MAX or size_bytes >= batches.BODY_BYTES_MAX
-            if is_full or end == len(entries):
-                if failed := await self._append_batch(entries[begin:end]):
-                    return failed
-                begin, size_bytes = end, 0
+        """Append entries; return the outcome of the one that failed, or None."""
+        appending = self._client.append_in_order([body for _, body in entries])
+        async with contextlib.aclosing(appending) as outcomes:
+            async for outcome in outcomes:
+                source = entries[outcome.number][0]
+                if not isinstance(outcome, Acknowledged):
+                    await self._note_failure(source, outcome)
+                    return outcome
+                await self._note_appended(source, outcome)
         return None
 
-    async def _append_batch(self, entries: list[tuple[int, bytes]]) -> Outcome | None:
-        outcomes = await self._client.append_batch([body for _, body in entries])
-        for (source, _), outcome in zip(entries, outcomes, strict=True):
-            if not isinstance(outcome, Acknowledged):
-                await self._producer.note(outcome)
-                hint = " Run the command again: it continues where it ended"
-                if DLedgerResponseCode.UNKNOWN_PRODUCER.name in outcome.reason:
-                    hint = self._producer.forgotten_hint(self._arguments.producer)
-                printing.complain(
-                    f"dledger: entry {source} was not imported: {outcome.reason}.{hint}"
-                )
-                return outcome
-            if self._last_index is not None and outcome.index <= self._last_index:
-                raise OrderLostError(
-                    f"entry {source} of the export is entry {outcome.index}, before entry "
-                    f"{self._last_index}, which precedes it in the export: group "
-                    f"{self._client.group} does not have the order of the export. Empty the "
-                    f"group, remove {self._producer.path}, and begin the import again"
-                )
-            confirmed = await self._producer.confirmed(outcome)
-            if isinstance(confirmed, Refused):
-                raise UsageError(confirmed.reason)
-            is_next = self._last_index is not None and outcome.index == self._last_index + 1
-            if not (is_next or self._arguments.append):
-                await self.require_own_entries(outcome.index - 1)
-            self._last_index = outcome.index
-            self._mapping.add(source, outcome.index)
-            self._producer.run = self._mapping.run
-            await self._producer.note(outcome)
-        return None
+    async def _note_failure(self, source: int, outcome: Unknown | Refused) -> None:
+        """Note and print that an entry was not imported."""
+        await self._producer.note(outcome)
+        hint = " Run the command again: it continues where it ended"
+        if DLedgerResponseCode.UNKNOWN_PRODUCER.name in outcome.reason:
+            hint = self._producer.forgotten_hint(self._arguments.producer)
+        printing.complain(f"dledger: entry {source} was not imported: {outcome.reason}.{hint}")
+
+    async def _note_appended(self, source: int, outcome: Acknowledged) -> None:
+        """Note the new index of an entry. Raises OrderLostError or UsageError."""
+        if self._last_index is not None and outcome.index <= self._last_index:
+            raise OrderLostError(
+                f"entry {source} of the export is entry {outcome.index}, before entry "
+                f"{self._last_index}, which precedes it in the export: group "
+                f"{self._client.group} does not have the order of the export. Empty the "
+                f"group, remove {self._producer.path}, and begin the import again"
+            )
+        confirmed = await self._producer.confirmed(outcome)
+        if isinstance(confirmed, Refused):
+            raise UsageError(confirmed.reason)
+        is_next = self._last_index is not None and outcome.index == self._last_index + 1
+        if not (is_next or self._arguments.append):
+            await self.require_own_entries(outcome.index - 1)
+        self._last_index = outcome.index
+        self._mapping.add(source, outcome.index)
+        self._producer.run = self._mapping.run
+        await self._producer.note(outcome)
