@@ -48,12 +48,13 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize("limit", [10, 100])
+@pytest.mark.parametrize("limit", ["pending_requests_max", "client_pending_appends_max"])
+@pytest.mark.parametrize("entries", [10, 100])
 def test_an_import_keeps_the_order_in_a_group_that_lets_few_appends_wait(
-    tmp_path: Path, limit: int
+    tmp_path: Path, limit: str, entries: int
 ) -> None:
     path = exported(tmp_path / "export", BODIES)
-    with NodeGroup(tmp_path, 1, pending_requests_max=limit) as group:
+    with NodeGroup(tmp_path, 1, **{limit: entries}) as group:
         group.master()
 
         assert main(["import", f"--servers={','.join(group.peers.values())}", "--group=g",

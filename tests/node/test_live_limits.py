@@ -47,6 +47,24 @@ async def test_a_new_limit_on_appends_that_wait_counts_those_that_wait_already(
     await server.close()
 
 
+@pytest.mark.parametrize("limit", ["pending_requests_max", "client_pending_appends_max"])
+async def test_a_batch_that_no_limit_will_ever_admit_is_refused_for_good(
+    tmp_path: Path, limit: str
+) -> None:
+    """The client then sends its bodies one by one."""
+    server, core = make_server(tmp_path)
+    await elect(server, core)
+    client = Client()
+    change(server, **{limit: 2})
+
+    for bodies in ([b"a", b"b", b"c"], [b"a", b"b"], [b"c"]):
+        server.clients.appends.append_batch(BatchCall(client, 1, bodies))
+    await asyncio.sleep(0)
+
+    assert codes(client) == [Code.UNSUPPORTED, Code.LEADER_PENDING_FULL]
+    await server.close()
+
+
 async def test_a_limit_on_the_appends_of_an_address_counts_none_that_was_answered(
     tmp_path: Path,
 ) -> None:

@@ -12,7 +12,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.protocol.go_away import GO_AWAY_FRAME, TAKES_GO_AWAY_FLAG
 from dledger_formats.settings import NodeSettings
-from dledger_node.remoting.service import AppendCall
+from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_node.services import passed_on
 from dledger_node.services.passed_on import PassedOn
 from dledger_wire.played import Client
@@ -243,6 +243,17 @@ async def test_one_address_gets_no_more_places_at_a_follower_than_at_the_leader(
     assert not other.answers
     service.give_up()
     assert len(client.answers) == 3
+
+
+async def test_a_batch_larger_than_the_limit_of_an_address_is_refused_for_good(
+    leader: Leader,
+) -> None:
+    """The client then sends its bodies one by one."""
+    service, client = follower(leader.port, client_pending_appends_max=2), Client()
+
+    service.pass_on(BatchCall(client, 1, [b"a", b"b", b"c"]))
+
+    assert [answer.code for answer in client.answers] == [Code.UNSUPPORTED]
 
 
 async def test_limits_of_a_follower_may_change_while_appends_wait_for_the_leader(

@@ -325,10 +325,11 @@ class Appends:
 
     def _refuse_excess_of_addresses(self, upcoming: NextProposal) -> None:
         excess = self._by_address.excess(upcoming.calls())
-        refused = set(map(id, excess))
+        refused = {id(call) for call, _ in excess}
         upcoming.singles = [call for call in upcoming.singles if id(call) not in refused]
         upcoming.batches = [call for call in upcoming.batches if id(call) not in refused]
-        self._refuse(excess, DLedgerResponseCode.LEADER_PENDING_FULL)
+        for code in dict.fromkeys(code for _, code in excess):
+            self._refuse([call for call, its_code in excess if its_code is code], code)
 
     def _refuse(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
         if not calls:

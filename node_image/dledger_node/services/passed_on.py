@@ -110,8 +110,8 @@ class PassedOn:
         frame_bytes = len(body) + HEADER_BYTES
         if frame_bytes > self._frame_bytes_max:  # the leader would cut the connection
             self._refuse(call, DLedgerResponseCode.NOT_LEADER)
-        elif not self._has_room(frame_bytes, call):
-            self._refuse(call, DLedgerResponseCode.LEADER_PENDING_FULL)
+        elif (refused := self._refusal(frame_bytes, call)) is not None:
+            self._refuse(call, refused)
         else:
             self._send(self._links.get(leader_id) or self._link_to(leader_id), call, body)
 
@@ -157,13 +157,16 @@ class PassedOn:
         for link in list(self._links.values()):
             link.abort()
 
-    def _has_room(self, frame_bytes: int, call: AppendCall | BatchCall) -> bool:
-        if self._by_address.active and self._by_address.excess([call]):
-            return False
-        if not self._waiting_count:
-            return True
+    def _refusal(
+        self, frame_bytes: int, call: AppendCall | BatchCall
+    ) -> DLedgerResponseCode | None:
+        """Return why a request must not wait here; None if it may."""
+        if self._by_address.active and (excess := self._by_address.excess([call])):
+            return excess[0][1]
         fits = self._waiting_bytes + frame_bytes <= BYTES_MAX
-        return fits and self._waiting_count < REQUESTS_MAX
+        if self._waiting_count and not (fits and self._waiting_count < REQUESTS_MAX):
+            return DLedgerResponseCode.LEADER_PENDING_FULL
+        return None
 
     def _body(self, leader_id: str, call: AppendCall | BatchCall) -> bytes:
         """Return the body of the request for the leader."""

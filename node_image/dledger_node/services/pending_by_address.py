@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.remoting.service import ClientCall
 
 
@@ -27,14 +28,20 @@ class PendingByAddress:
         """Whether there is a limit."""
         return self._entries_max > 0
 
-    def excess(self, calls: Iterable[ClientCall]) -> list[ClientCall]:
-        """Return the calls that exceed the limit of their address, if the others are accepted."""
+    def excess(self, calls: Iterable[ClientCall]) -> list[tuple[ClientCall, DLedgerResponseCode]]:
+        """Return the calls that exceed the limit of their address, if the others are accepted.
+
+        With each comes the code of its refusal.
+        """
         accepted: Counter[str] = Counter()
-        excess: list[ClientCall] = []
+        excess: list[tuple[ClientCall, DLedgerResponseCode]] = []
         for call in calls:
             address, entries = call.connection.address, call.entry_count
-            if self._pending[address] + accepted[address] + entries > self._entries_max:
-                excess.append(call)
+            if entries > self._entries_max:
+                # Never admitted as a whole, but its bodies are if they are sent one by one.
+                excess.append((call, DLedgerResponseCode.UNSUPPORTED))
+            elif self._pending[address] + accepted[address] + entries > self._entries_max:
+                excess.append((call, DLedgerResponseCode.LEADER_PENDING_FULL))
             else:
                 accepted[address] += entries
         return excess
