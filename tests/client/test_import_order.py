@@ -1,16 +1,13 @@
 """`dledger import` keeps the order, whatever the group refuses and whoever leads meanwhile."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from dledger_client.cli import main
-from dledger_client.exports.records import Head
-from dledger_client.exports.writing import ExportWriter
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
-from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
+from tests.client.written_exports import entry, write_export
 from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.group
@@ -18,24 +15,7 @@ BODIES = [b"body %d" % n for n in range(1000)]
 
 
 def exported(path: Path, bodies: list[bytes]) -> Path:
-    """Write an export of these entries."""
-
-    async def write() -> None:
-        writer = await ExportWriter.to_file(path)
-        await writer.begin(Head(group="old", first_index=0))
-        await writer.write([entry(index, body) for index, body in enumerate(bodies)])
-        await writer.end()
-        writer.close()
-
-    asyncio.run(write())
-    return path
-
-
-def entry(index: int, body: bytes) -> DLedgerEntry:
-    size = disk.ENTRY_HEADER_SIZE + len(body)
-    crc = disk.body_crc(body)
-    header = disk.EntryHeader(disk.NORMAL, size, index, 1, 0, 0, 0, crc, len(body))
-    return next(entries_from_disk(disk.ENTRY_HEADER.pack(*header) + body))
+    return write_export(path, [entry(index, body) for index, body in enumerate(bodies)])
 
 
 def bodies_of(group: NodeGroup) -> list[bytes]:

@@ -1,6 +1,5 @@
 """`dledger import`: an output that cannot be written, and an order that is lost."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -10,36 +9,20 @@ from pathlib import Path
 import pytest
 
 from dledger_client.cli import main
-from dledger_client.exports.records import Head
-from dledger_client.exports.writing import ExportWriter
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
-from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
+from tests.client.written_exports import entry, write_export
 from tools.groups.waiting import wait_for
 
 COMMAND = "import sys; from dledger_client.cli import main; sys.exit(main())"
 
 
-def entry(index: int, body: bytes, magic: int = disk.NORMAL) -> DLedgerEntry:
-    size = disk.ENTRY_HEADER_SIZE + len(body)
-    crc = disk.body_crc(body)
-    header = disk.EntryHeader(magic, size, index, 1, 0, 0, 0, crc, len(body))
-    return next(entries_from_disk(disk.ENTRY_HEADER.pack(*header) + body))
-
-
 def exported(path: Path, bodies: list[bytes]) -> Path:
     """Write an export in which an entry of a leader follows each body, so each is a run."""
-
-    async def write() -> None:
-        writer = await ExportWriter.to_file(path)
-        await writer.begin(Head(group="old", first_index=0))
-        for at, body in enumerate(bodies):
-            await writer.write([entry(2 * at, body), entry(2 * at + 1, b"", disk.NOOP)])
-        await writer.end()
-        writer.close()
-
-    asyncio.run(write())
-    return path
+    entries = []
+    for at, body in enumerate(bodies):
+        entries += [entry(2 * at, body), entry(2 * at + 1, b"", disk.NOOP)]
+    return write_export(path, entries)
 
 
 @pytest.fixture
@@ -85,6 +68,43 @@ def test_an_import_whose_output_is_full_imports_everything_and_fails(
     assert destination.log == [b"before", *bodies]
     told = b"not all indexes were written, and a further run writes only the last ones: for the "
     assert (done.returncode, told in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_an_import_whose_indexes_nobody_takes(
+    destination: Group, tmp_path: Path, number: signal.Signals
+) -> None:
+    bodies = [b"%d" % n for n in range(6000)]
+    path = exported(tmp_path / "export", bodies)
+    reader, writer = os.pipe()
+    command = [sys.executable, "-c", COMMAND, "import", "--append", str(path)]
+    with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: len(destination.log) > len(bodies), "there are more than a pipe takes")
+        process.send_signal(number)
+        _, printed = process.communicate(timeout=20)
+    os.close(reader)
+    os.close(writer)
+
+    assert process.returncode == 128 + number
+    assert b"the reader of the indexes pauses: not all indexes were written" in printed
+    assert b"imported 6000 entries" in printed
+    assert b"ended by a signal; run the command again" in printed
+
+
+def test_an_import_whose_reader_pauses_imports_everything(
+    destination: Group, tmp_path: Path
+) -> None:
+    bodies = [b"%d" % n for n in range(6000)]
+    path = exported(tmp_path / "export", bodies)
+    command = [sys.executable, "-c", COMMAND, "import", "--append", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: len(destination.log) > len(bodies), "everything is imported")
+        written, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert written.splitlines() == [
+        b"%d to %d are now %d to %d" % (2 * n, 2 * n, n + 1, n + 1) for n in range(len(bodies))
+    ]
 
 
 def test_the_indexes_of_an_earlier_export_are_not_written_for_another_one(

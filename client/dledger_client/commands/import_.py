@@ -15,13 +15,13 @@ from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unkno
 from dledger_client.client import DLedgerClient
 from dledger_client.commands import group_client, import_guard, options, printing, progress
 from dledger_client.commands.exits import ExitCode, UsageError
+from dledger_client.commands.import_mapping import NOT_ALL_WRITTEN, Mapping
 from dledger_client.commands.lines import read_chunks
 from dledger_client.commands.named_producer import NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.exports.reading import ExportDecoder, verify_file
 from dledger_client.exports.records import ExportedEntry, ExportError
 from dledger_client.opening import open_file
-from dledger_formats import console
 from dledger_formats.console import OutputError
 from dledger_formats.log import disk
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -73,49 +73,6 @@ class OrderLostError(ExportError):
     """Entries are in the group, but not in the order of the export."""
 
 
-class _Mapping:
-    """The indexes that entries have in the destination, as runs of consecutive ones."""
-
-    def __init__(self, run: tuple[int, int, int] | None, *, as_json: bool) -> None:
-        self.run = run
-        """Source index, destination index and length of the last run."""
-        self.problem: Exception | None = None
-        """Why a run could not be written; no further runs are written."""
-        self._as_json = as_json
-
-    def add(self, source: int, destination: int) -> None:
-        """Add an entry; if it begins a new run, write the previous one."""
-        if self.run is not None:
-            first, first_there, length = self.run
-            if (source, destination) == (first + length, first_there + length):
-                self.run = (first, first_there, length + 1)
-                return
-            self.write()
-        self.run = (source, destination, 1)
-
-    def write(self) -> None:
-        """Write the last run, unless an earlier one could not be written.
-
-        A failed write does not end the import; the error is kept as `problem`.
-        """
-        if self.run is None or self.problem is not None:
-            return
-        try:
-            self._write_run(self.run)
-        except (OutputError, BrokenPipeError) as error:
-            self.problem = error
-            console.discard_output()
-
-    def _write_run(self, run: tuple[int, int, int]) -> None:
-        first, there, length = run
-        last, last_there = first + length - 1, there + length - 1
-        if self._as_json:
-            printing.write_json({"source": [first, last], "destination": [there, last_there]})
-        else:
-            printing.write_line(f"{first} to {last} are now {there} to {last_there}")
-        console.flush()
-
-
 async def run(arguments: argparse.Namespace) -> int:
     """Import and return the exit code."""
     signals: list[int] = []
@@ -142,20 +99,18 @@ async def _import(arguments: argparse.Namespace) -> ExitCode:
             if producer.is_new and not arguments.append:
                 await import_guard.require_empty(client)
             await producer.begin(client)
-            importing = _Import(client, producer, arguments)
-            if not arguments.append:
-                await importing.require_own_entries(None)
-            failed = await importing.run(file)
-    return _exit_code(failed, importing.output_problem)
+            async with Mapping.opened(producer.run, as_json=arguments.output == "json") as mapping:
+                importing = _Import(client, producer, mapping, arguments)
+                if not arguments.append:
+                    await importing.require_own_entries(None)
+                failed = await importing.run(file)
+    return _exit_code(failed, mapping.problem)
 
 
 def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> ExitCode:
     """Return the exit code; as for `append`, a reader that has exited is not a failure."""
     if isinstance(output_problem, OutputError):
-        printing.complain(
-            f"dledger: {output_problem}; not all indexes were written, and a further run writes "
-            "only the last ones: for the others, compare the log"
-        )
+        printing.complain(f"dledger: {output_problem}; {NOT_ALL_WRITTEN}")
     if failed is None:
         return ExitCode.FAILED if isinstance(output_problem, OutputError) else ExitCode.OK
     if isinstance(failed, Unknown):
@@ -194,20 +149,19 @@ class _Import:
     """One run of the command. Only one request is in flight, which keeps the order."""
 
     def __init__(
-        self, client: DLedgerClient, producer: NamedProducer, arguments: argparse.Namespace
+        self,
+        client: DLedgerClient,
+        producer: NamedProducer,
+        mapping: Mapping,
+        arguments: argparse.Namespace,
     ) -> None:
         self._client = client
         self._producer = producer
         self._arguments = arguments
-        self._mapping = _Mapping(producer.run, as_json=arguments.output == "json")
+        self._mapping = mapping
         # The index of the last entry in the group, which may be of an earlier run.
         self._last_index = None if producer.run is None else producer.run[1] + producer.run[2] - 1
         self._left_out = 0
-
-    @property
-    def output_problem(self) -> Exception | None:
-        """Why the indexes could not all be written."""
-        return self._mapping.problem
 
     async def require_own_entries(self, last: int | None) -> None:
         """Raise UsageError if another client has appended after the last imported entry."""
@@ -228,12 +182,12 @@ class _Import:
             self._producer.save()
             has_new = self._producer.acknowledged > self._producer.skipped
             if has_new:
-                self._mapping.write()
+                self._mapping.end_run()
             self._report()
         if failed is None:
             self._producer.check_end()
             if not has_new:  # of an earlier run, now that the export is known to be the same
-                self._mapping.write()
+                self._mapping.end_run()
             await self._producer.complete(self._client, self._last_index if has_new else None)
         return failed
 
@@ -305,3 +259,4 @@ class _Import:
         self._mapping.add(source, outcome.index)
         self._producer.run = self._mapping.run
         await self._producer.note(outcome)
+        await self._mapping.write()
