@@ -11,9 +11,11 @@ import pytest
 from dledger_client.cli import main
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from tests.client.written_exports import entry, write_export
 from tools.groups.waiting import wait_for
 
+Code = DLedgerResponseCode
 COMMAND = "import sys; from dledger_client.cli import main; sys.exit(main())"
 
 
@@ -121,6 +123,37 @@ def test_the_indexes_of_an_earlier_export_are_not_written_for_another_one(
     assert main(["import", "--append", str(path)]) == 0
     assert capsys.readouterr().out == "2 to 2 are now 2 to 2\n"
     assert destination.log == [b"before", b"a", b"b"]
+
+
+def test_an_entry_that_the_group_refuses_for_good_is_refused_by_each_run(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path / "export", [b"a", b"large", b"c"])
+    for script in ([Code.SUCCESS, Code.UNEXPECTED_ARGUMENT], [Code.UNEXPECTED_ARGUMENT]):
+        destination["n0"].script.extend(script)
+
+        assert main(["import", "--append", str(path)]) == 4
+
+        printed = capsys.readouterr().err
+        assert "entry 2 was not imported" in printed
+        assert "too large for a segment of this group. A further run would not import" in printed
+        assert destination.log == [b"before", b"a"]
+
+    assert main(["import", "--append", str(path)]) == 0
+    assert destination.log == [b"before", b"a", b"large", b"c"]
+
+
+def test_an_import_into_a_group_without_idempotent_appends_names_who_has_none(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path / "export", [b"a"])
+    for member in destination.members.values():
+        member.supports_producers = False
+
+    assert main(["import", "--append", str(path)]) == 4
+
+    assert "dledger: group g0 takes no import" in capsys.readouterr().err
+    assert destination.log == [b"before"]
 
 
 def test_a_lost_order_is_found_again_by_each_run(

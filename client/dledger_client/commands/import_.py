@@ -19,6 +19,7 @@ from dledger_client.commands.import_mapping import NOT_ALL_WRITTEN, Mapping
 from dledger_client.commands.lines import read_chunks
 from dledger_client.commands.named_producer import NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
+from dledger_client.errors import RefusedError
 from dledger_client.exports.reading import ExportDecoder, verify_file
 from dledger_client.exports.records import ExportedEntry, ExportError
 from dledger_client.opening import open_file
@@ -28,6 +29,8 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 
 STANDARD_INPUT: Final = "-"
 PRODUCER: Final = "import"
+_PERMANENT: Final = (DLedgerResponseCode.UNEXPECTED_ARGUMENT, DLedgerResponseCode.UNSUPPORTED)
+"""Refusals that do not pass."""
 
 
 def add_parser(commands: options.Commands) -> None:
@@ -47,7 +50,8 @@ def add_parser(commands: options.Commands) -> None:
         exit_codes="0 all imported; 1 the export was cut or is damaged, or its order is "
         "lost, or the indexes could not be written; 2 usage error, or the "
         "group is not empty; 3 an outcome is unknown; 4 refused; 5 group unreachable; 128 + n "
-        "ended by signal n. After 3 to 5 and a signal, run the command again.",
+        "ended by signal n. After 3, 5 and a signal, and after 4 unless the message says "
+        "otherwise, run the command again.",
     )
     parser.add_argument("file", metavar="FILE", help="file to read; - is standard input")
     parser.add_argument(
@@ -98,13 +102,27 @@ async def _import(arguments: argparse.Namespace) -> ExitCode:
         with NamedProducer.opened(arguments.producer, client.group) as producer:
             if producer.is_new and not arguments.append:
                 await import_guard.require_empty(client)
-            await producer.begin(client)
+            await _begin(client, producer)
             async with Mapping.opened(producer.run, as_json=arguments.output == "json") as mapping:
                 importing = _Import(client, producer, mapping, arguments)
                 if not arguments.append:
                     await importing.require_own_entries(None)
                 failed = await importing.run(file)
     return _exit_code(failed, mapping.problem)
+
+
+async def _begin(client: DLedgerClient, producer: NamedProducer) -> None:
+    """Register the producer, or continue an earlier run. Raises as `NamedProducer.begin` does."""
+    try:
+        await producer.begin(client)
+    except RefusedError as error:
+        if error.code is not DLedgerResponseCode.UNSUPPORTED:
+            raise
+        raise RefusedError(
+            error.code,
+            f"group {client.group} takes no import: its servers do not support idempotent "
+            f"appends. Java's never do, and in the group of a broker only the broker appends",
+        ) from error
 
 
 def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> ExitCode:
@@ -235,9 +253,13 @@ class _Import:
     async def _note_failure(self, source: int, outcome: Unknown | Refused) -> None:
         """Note and print that an entry was not imported."""
         await self._producer.note(outcome)
+        if isinstance(outcome, Refused):
+            self._producer.note_nothing_pending()
         hint = " Run the command again: it continues where it ended"
         if DLedgerResponseCode.UNKNOWN_PRODUCER.name in outcome.reason:
             hint = self._producer.forgotten_hint(self._arguments.producer)
+        elif any(code.name in outcome.reason for code in _PERMANENT):
+            hint = " A further run would not import it either, nor any entry after it"
         printing.complain(f"dledger: entry {source} was not imported: {outcome.reason}.{hint}")
 
     async def _note_appended(self, source: int, outcome: Acknowledged) -> None:

@@ -99,7 +99,8 @@ class NamedProducer:
             if not (may_register_again and earlier.is_forgotten and not earlier.last_after_gap):
                 self._earlier, self._sent_before = earlier, sent_max
                 acknowledged = record.acknowledged - record.base
-                await client.resume_producer(record.producer, acknowledged, acknowledged + WINDOW)
+                sent = sent_max - record.base
+                await client.resume_producer(record.producer, acknowledged, sent)
                 self._record = msgspec.structs.replace(record, sent_max=None)
                 self._file.save(self._record)  # before this program sends more than that
                 return
@@ -213,6 +214,15 @@ class NamedProducer:
             except asyncio.CancelledError:
                 await saving  # the record's lock must be held until the write ends
                 raise
+
+    def note_nothing_pending(self) -> None:
+        """Note that no body that was sent can be in the log beyond those with an outcome.
+
+        The next program then knows it of the body that was refused.
+        """
+        assert self._record is not None
+        sent_max = max(self.acknowledged, self._sent_before)
+        self._record = msgspec.structs.replace(self._record, sent_max=sent_max)
 
     def save(self) -> None:
         """Save what is acknowledged. Raises RecordError."""
