@@ -172,6 +172,77 @@ def test_a_lost_order_is_found_again_by_each_run(
         assert "Empty the group, remove " in printed
 
 
+def export_from(path: Path, first: int, bodies: list[bytes]) -> Path:
+    return write_export(path, [entry(first + at, body) for at, body in enumerate(bodies)])
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_an_export_that_lacks_the_first_entries_is_continued(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str], first: int
+) -> None:
+    """The old group has removed its first entries, or the export was begun with --from."""
+    bodies = [b"a", b"b", b"c", b"d", b"e"]
+    assert main(["import", "--append", str(export_from(tmp_path / "begin", 0, bodies[:3]))]) == 0
+    rest = export_from(tmp_path / "rest", first, bodies[first:])
+
+    assert main(["import", "--append", str(rest)]) == 0
+    assert "imported 2 entries; imported before: 3" in capsys.readouterr().err
+    assert main(["import", "--append", str(export_from(tmp_path / "whole", 0, bodies))]) == 0
+
+    assert destination.log == [b"before", *bodies]
+    assert capsys.readouterr().out.endswith("0 to 4 are now 1 to 5\n")
+
+
+def test_an_export_that_begins_after_the_next_entry_is_refused(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "--append", str(export_from(tmp_path / "a", 0, [b"a", b"b"]))]) == 0
+
+    assert main(["import", "--append", str(export_from(tmp_path / "b", 4, [b"e"]))]) == 2
+
+    assert (
+        "begins with entry 4, and the last imported one is entry 1: entries 2 to 3 are missing"
+        in capsys.readouterr().err
+    )
+    assert destination.log == [b"before", b"a", b"b"]
+
+
+def test_an_export_of_another_log_is_not_continued(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "--append", str(export_from(tmp_path / "a", 0, [b"a", b"b"]))]) == 0
+    other = export_from(tmp_path / "other", 1, [b"X", b"c"])
+    short = export_from(tmp_path / "short", 1, [b"X"])
+    before = write_export(tmp_path / "before", [entry(0, b"a"), entry(1, b"b")])
+    assert main(["import", "--append", str(before)]) == 0
+
+    for path in (other, short):
+        assert main(["import", "--append", str(path)]) == 2
+        assert "entry 1 of the export is not the one that was imported" in capsys.readouterr().err
+
+    assert destination.log == [b"before", b"a", b"b"]
+
+
+def test_an_export_that_ends_before_the_last_imported_entry_is_refused(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = export_from(tmp_path / "begin", 0, [b"a", b"b", b"c"])
+    assert main(["import", "--append", str(begin)]) == 0
+
+    assert main(["import", "--append", str(export_from(tmp_path / "b", 1, [b"b"]))]) == 2
+
+    assert "ends with entry 1, but entries up to 2 are imported" in capsys.readouterr().err
+    assert destination.log == [b"before", b"a", b"b", b"c"]
+
+
+def test_the_first_export_may_begin_anywhere(destination: Group, tmp_path: Path) -> None:
+    for count in (2, 3):
+        path = export_from(tmp_path / f"{count}", 7, [b"a", b"b", b"c"][:count])
+        assert main(["import", "--append", str(path)]) == 0
+
+    assert destination.log == [b"before", b"a", b"b", b"c"]
+
+
 def test_what_a_pipe_brings_before_damage_is_imported(destination: Group, tmp_path: Path) -> None:
     raw = bytearray(exported(tmp_path / "export", [b"a", b"b", b"wrong", b"d"]).read_bytes())
     raw[raw.index(b"wrong")] ^= 1

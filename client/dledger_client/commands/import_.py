@@ -180,6 +180,8 @@ class _Import:
         # The index of the last entry in the group, which may be of an earlier run.
         self._last_index = None if producer.run is None else producer.run[1] + producer.run[2] - 1
         self._left_out = 0
+        # The last imported entry, if the export begins after the first one that was imported.
+        self._continued_after: int | None = None
 
     async def require_own_entries(self, last: int | None) -> None:
         """Raise UsageError if another client has appended after the last imported entry."""
@@ -223,13 +225,58 @@ class _Import:
         decoder = ExportDecoder(name)
         try:
             async for piece in read_chunks(file):
-                yield list(self._wanted(decoder.feed(piece)))
+                is_first, entries = decoder.head is None, decoder.feed(piece)
+                if is_first and decoder.head is not None:
+                    self._note_beginning(decoder.head.first_index)
+                if self._continued_after is not None:
+                    entries = await self._without_imported(entries, self._continued_after)
+                yield list(self._wanted(entries))
                 if decoder.damage is not None:
                     raise decoder.damage
                 bar.update(len(piece))
         except OSError as error:
             raise UsageError(f"cannot read {name}: {error.strerror}") from error
         decoder.finish()
+        if self._continued_after is not None and decoder.next_index <= self._continued_after:
+            raise UsageError(
+                f"the export ends with entry {decoder.next_index - 1}, but entries up to "
+                f"{self._continued_after} are imported"
+            )
+
+    def _note_beginning(self, first: int) -> None:
+        """Note the first index of the export, which may lack entries that are imported.
+
+        Raises UsageError if it lacks others as well.
+        """
+        producer, run = self._producer, self._producer.run
+        if run is None or producer.source_begin is None:
+            producer.source_begin = first
+        if run is None or first <= producer.source_begin:
+            return  # all bodies are compared with the record
+        last = run[0] + run[2] - 1
+        if first > last + 1:
+            raise UsageError(
+                f"the export begins with entry {first}, and the last imported one is entry {last}: "
+                f"entries {last + 1} to {first - 1} are missing. Import an export that has them, "
+                f"such as one `--from {last}`; if the old group no longer has them, all of it must "
+                f"be imported again, into an empty group and under another --producer"
+            )
+        self._continued_after = last
+        producer.begin_after_record()
+
+    async def _without_imported(
+        self, entries: list[ExportedEntry], last: int
+    ) -> list[ExportedEntry]:
+        """Return the entries after `last`. Raises UsageError if that one was not imported."""
+        for entry in entries:
+            if entry.index == last:
+                assert self._last_index is not None
+                if (await self._client.get(self._last_index)).body != entry.body:
+                    raise UsageError(
+                        f"entry {last} of the export is not the one that was imported: the export "
+                        "is of another log"
+                    )
+        return [entry for entry in entries if entry.index > last]
 
     def _wanted(self, entries: list[ExportedEntry]) -> Iterator[tuple[int, bytes]]:
         for entry in entries:

@@ -56,6 +56,7 @@ class NamedProducer:
         self.skipped = self.acknowledged
         """Number of bodies that earlier programs have appended."""
         self.run = record.run if record else None
+        self.source_begin = record.source_begin if record else None
         self._saved = self.acknowledged
         self._sent_before = 0
         """Number of bodies that an earlier program may have sent."""
@@ -120,8 +121,13 @@ class NamedProducer:
             is_complete=False,
             witness=await _witness(client, producer),
             run=self.run,
+            source_begin=self.source_begin,
         )
         self._file.save(self._record)
+
+    def begin_after_record(self) -> None:
+        """Expect an input that begins with the body after those that the record describes."""
+        self._number, self._input_checksum = self.skipped, self._checksum
 
     def takes(self, body: bytes) -> bool:
         """Number the next body; return whether it must be appended.
@@ -238,6 +244,7 @@ class NamedProducer:
                 above_index=above_index,
                 checksum=self._checksum,
                 run=self.run,
+                source_begin=self.source_begin,
             )
             self._file.save(self._record)
             self._saved = self.acknowledged

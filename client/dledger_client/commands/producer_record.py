@@ -51,6 +51,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     witness: Witness
     run: tuple[int, int, int] | None = None
     """The last run of an import: first source index, first destination index, length."""
+    source_begin: int | None = None
+    """The index of the first entry of the export that was imported first."""
 
 
 class RecordFile:
