@@ -28,8 +28,6 @@ class Outputs:
         try:
             console.write(text)
             console.flush()
-        except BrokenPipeError:
-            console.discard_output()
         except OutputError as error:
             console.discard_output()
             self._fail(str(error))

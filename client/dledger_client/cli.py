@@ -47,7 +47,7 @@ from dledger_client.errors import (
 from dledger_client.exports.records import ExportError
 from dledger_client.local.errors import MemberFailedError
 from dledger_formats import console
-from dledger_formats.console import OutputError
+from dledger_formats.console import OutputError, ReaderGoneError
 
 TRACE_VARIABLE: Final = "DLEDGER_CLIENT_TRACE"
 EXIT_INTERRUPTED: Final = 130
@@ -98,9 +98,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             top.exit()
     except SystemExit as ended:  # after an error, or after the help
         raise SystemExit(_finish(int(ended.code or 0))) from None
-    except BrokenPipeError:  # of the help
-        console.discard_output()
-        return ExitCode.OK
     except OutputError as error:
         return _fail(error)
     try:
@@ -108,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = uvloop.run(arguments.run(arguments))
     except (KeyboardInterrupt, asyncio.CancelledError):  # the latter after a second signal
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output, such as `head`, has exited, and only reading was left to do.
+    except ReaderGoneError:  # of entries, so only reading was left to do
         console.discard_output()
         return ExitCode.OK
     except Exception as error:
@@ -121,8 +117,6 @@ def _finish(code: int) -> int:
     """Write what is left of the output; return the exit code, which is not 0 if that fails."""
     try:
         console.flush()
-    except BrokenPipeError:
-        console.discard_output()
     except OutputError as error:
         console.discard_output()
         printing.complain(f"dledger: {error}")

@@ -21,13 +21,24 @@ class OutputError(Exception):
         super().__init__(f"cannot write to standard output: {error.strerror or error}")
 
 
+class ReaderGoneError(BrokenPipeError):
+    """The reader of standard output, such as `head`, has gone. Other pipes raise its base class."""
+
+
+class _Reader:
+    has_gone = False
+
+
+_READER: Final = _Reader()
+
+
 def run(program: str, work: Callable[[], int], *, failed: int) -> int:
     """Do the work of a program, and return its exit code.
 
     The exit code is `failed` if the work succeeds and standard output cannot be written. A line on
-    standard error says so. If the reader of the output has gone, or Ctrl-C ended the work, nothing
-    is printed. The work calls `interrupts.raise_keyboard_interrupt` when it has imported what it
-    needs.
+    standard error says so. If the reader of the output has gone, the exit code is that of the work.
+    If Ctrl-C ended the work, nothing is printed. The work calls
+    `interrupts.raise_keyboard_interrupt` when it has imported what it needs.
     """
     prepare()
     try:
@@ -36,17 +47,12 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
         code = int(ended.code or 0)
     except KeyboardInterrupt:
         code = interrupts.EXIT_INTERRUPTED
-    except BrokenPipeError:
-        discard_output()
-        return 0
     except OutputError as error:
         return _report(program, error, failed)
     finally:
         interrupts.end_the_process()
     try:
         flush()
-    except BrokenPipeError:
-        discard_output()
     except OutputError as error:
         return _report(program, error, code or failed)
     return code
@@ -95,30 +101,52 @@ class _ErrorFile(io.FileIO):
 
 
 def write(text: str) -> None:
-    """Write text to standard output. Raises BrokenPipeError or OutputError."""
-    with raised_as_output_error():
+    """Write text to standard output. Raises OutputError.
+
+    What nobody reads is dropped: the program does its work, and its exit code tells the outcome.
+    Work that only writes asks `is_unread` now and then, and ends early.
+    """
+    with _dropped_if_unread():
         sys.stdout.write(text)
 
 
 def write_bytes(content: bytes) -> None:
-    """Write bytes to standard output, with the same errors. Do not mix this with text."""
-    with raised_as_output_error():
+    """Write bytes to standard output, likewise. Do not mix this with text."""
+    with _dropped_if_unread():
         sys.stdout.buffer.write(content)
 
 
 def flush() -> None:
-    """Flush standard output. Raises BrokenPipeError or OutputError."""
-    with raised_as_output_error():
+    """Flush standard output. Raises OutputError."""
+    with _dropped_if_unread():
         sys.stdout.flush()
+
+
+def is_unread() -> bool:
+    """Return whether the reader of standard output was gone when something was written or flushed.
+
+    A pipe tells nothing before that, and without a buffer every write counts.
+    """
+    return _READER.has_gone
+
+
+@contextmanager
+def _dropped_if_unread() -> Iterator[None]:
+    try:
+        with raised_as_output_error():
+            yield
+    except ReaderGoneError:
+        _READER.has_gone = True
+        discard_output()
 
 
 @contextmanager
 def raised_as_output_error() -> Iterator[None]:
-    """Turn errors of standard output into OutputError, unless its reader has gone."""
+    """Turn errors of standard output into ReaderGoneError or OutputError."""
     try:
         yield
-    except BrokenPipeError:
-        raise
+    except BrokenPipeError as error:
+        raise ReaderGoneError(*error.args) from error
     except OSError as error:
         raise OutputError(error) from error
 

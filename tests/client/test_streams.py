@@ -246,3 +246,45 @@ def test_an_error_that_cannot_be_written_does_not_change_the_exit_code(
     group_in_thread.log = [b""]
 
     assert run_in_shell(f"dledger {command} {errors}").returncode == code
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("health --servers 127.0.0.1:1 --deadline 0.2", 5),
+        ("wait --servers 127.0.0.1:1 --deadline 0.2", 5),
+        ("health --all-members --http 127.0.0.1:1", 1),
+        ("health", 0),
+        ("status --http 127.0.0.1:1", 5),
+        ("member list", 0),
+    ],
+)
+@pytest.mark.usefixtures("group_in_thread")
+def test_what_nobody_reads_does_not_change_the_exit_code(
+    command: str, code: int, output: str, unbuffered: str
+) -> None:
+    """The images set PYTHONUNBUFFERED."""
+    done = run_in_shell(f"dledger {command} -o {output} | true", PYTHONUNBUFFERED=unbuffered)
+
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_index_that_nobody_reads_goes_to_standard_error(
+    group_in_thread: Group, unbuffered: str
+) -> None:
+    done = run_in_shell("dledger append --body x | true", PYTHONUNBUFFERED=unbuffered)
+
+    assert (done.returncode, done.stderr) == (0, "dledger: appended entry 0\n")
+    assert group_in_thread.log == [b"x"]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_watched_status_ends_once_nobody_reads_it(unbuffered: str) -> None:
+    watched = "dledger status --watch 0.1 --http 127.0.0.1:1"
+
+    done = run_in_shell(f"{watched} | head -1", PYTHONUNBUFFERED=unbuffered)
+
+    assert done.returncode == 0

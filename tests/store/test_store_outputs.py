@@ -22,15 +22,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from dledger_node.console_script import main
 sys.exit(main())
 """
+PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:1;n2-127.0.0.1:1"
+UNBUFFERED = ["", "1"]
+"""Values of PYTHONUNBUFFERED, which the images set."""
 KEPT = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
 
 
-def run_in_shell(arguments: str) -> tuple[int, str]:
+def run_in_shell(arguments: str, **environment: str) -> tuple[int, str]:
     """Run `dledger-node store` in bash; return its exit code and what it says."""
     program = f"{sys.executable} -m dledger_node store"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {program} {arguments}"],
-        capture_output=True, text=True, timeout=60, env=KEPT, check=False,
+        capture_output=True, text=True, timeout=60, env=KEPT | environment, check=False,
     )  # fmt: skip
     return done.returncode, done.stderr
 
@@ -42,6 +45,14 @@ def damaged(written: Path) -> Path:
     return written
 
 
+def write_many(open_store: Callable[..., LogStore]) -> None:
+    """Write more entries than a pipe takes lines."""
+    store = open_store(segment=1 << 20, index_segment=32 * 5000)
+    store.append_bodies([b"x"] * 5000, term=0)
+    flush(store)
+    store.close()
+
+
 @pytest.mark.parametrize("command", ["verify", "dump", "dump -o json --bodies", "--help"])
 def test_a_full_standard_output_is_named(written: Path, command: str) -> None:
     assert run_in_shell(f"{command} {written} >/dev/full") == (
@@ -50,18 +61,56 @@ def test_a_full_standard_output_is_named(written: Path, command: str) -> None:
     )
 
 
+@pytest.mark.parametrize("unbuffered", UNBUFFERED)
 @pytest.mark.parametrize("to", [">&-", "| true"])
-def test_a_verdict_that_nobody_reads_shows_in_the_exit_code(damaged: Path, to: str) -> None:
-    assert run_in_shell(f"verify {damaged} {to}") == (ExitCode.DAMAGED, "")
+def test_a_verdict_that_nobody_reads_shows_in_the_exit_code(
+    damaged: Path, to: str, unbuffered: str
+) -> None:
+    done = run_in_shell(f"verify {damaged} {to}", PYTHONUNBUFFERED=unbuffered)
+
+    assert done == (ExitCode.DAMAGED, "")
+
+
+@pytest.mark.parametrize("unbuffered", UNBUFFERED)
+def test_damage_that_cannot_be_repaired_is_told_although_nobody_reads_the_report(
+    damaged: Path, unbuffered: str
+) -> None:
+    assert run_in_shell(f"repair-tail {damaged} | true", PYTHONUNBUFFERED=unbuffered) == (
+        ExitCode.DAMAGED,
+        "dledger-node: nothing was changed: there is damage that this command cannot repair\n",
+    )
+
+
+@pytest.mark.parametrize("unbuffered", UNBUFFERED)
+def test_a_dump_that_nobody_reads_ends_early(
+    open_store: Callable[..., LogStore], folder: Path, unbuffered: str
+) -> None:
+    write_many(open_store)
+
+    # The last entry is missing, which only a dump of the whole log finds out.
+    done = run_in_shell(f"dump --last 9999 {folder} | head -1", PYTHONUNBUFFERED=unbuffered)
+
+    assert done == (ExitCode.OK, "")
+
+
+@pytest.mark.parametrize("unbuffered", UNBUFFERED)
+def test_a_survivor_is_adopted_although_nobody_reads_what_may_be_lost(
+    written: Path, unbuffered: str
+) -> None:
+    arguments = f"adopt {written} --group g --peers '{PEERS}' --http-peers '{PEERS}'"
+
+    untouched = run_in_shell(f"{arguments} | true", PYTHONUNBUFFERED=unbuffered)
+    adopted = run_in_shell(f"{arguments} --yes | true", PYTHONUNBUFFERED=unbuffered)
+
+    assert untouched[0] == ExitCode.FAILED
+    assert adopted == (ExitCode.OK, "")
+    assert list(written.glob("adoption-*.json"))
 
 
 def test_ctrl_c_ends_a_dump_without_a_traceback(
     open_store: Callable[..., LogStore], folder: Path
 ) -> None:
-    store = open_store(segment=1 << 20, index_segment=32 * 5000)
-    store.append_bodies([b"x"] * 5000, term=0)
-    flush(store)
-    store.close()
+    write_many(open_store)
     with subprocess.Popen(
         [sys.executable, "-c", START, "store", "dump", "-o", "json", str(folder)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=KEPT,

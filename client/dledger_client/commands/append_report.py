@@ -12,7 +12,7 @@ from dledger_client.commands import bodies, printing, streams
 from dledger_client.commands.exits import ExitCode
 from dledger_client.commands.tally import Tally
 from dledger_formats import console
-from dledger_formats.console import OutputError
+from dledger_formats.console import OutputError, ReaderGoneError
 
 
 def plain(outcome: Outcome) -> dict[str, Any]:
@@ -53,7 +53,9 @@ async def report(
         if single and not as_json:
             printing.write_line(single)
             console.flush()
-            return None
+            if not console.is_unread():
+                return None
+            problem = ReaderGoneError()
     except (OutputError, BrokenPipeError) as error:
         problem = error
     except TimeoutError:

@@ -30,7 +30,7 @@ from dledger_client.local.group import (
 from dledger_client.local.token import TokenTrouble
 from dledger_client.local.trouble import OutOfService, StorageTrouble
 from dledger_formats import console
-from dledger_formats.console import OutputError
+from dledger_formats.console import OutputError, ReaderGoneError
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -292,8 +292,11 @@ class _Events:
             return
         try:
             self._print(event)
-        except (OutputError, BrokenPipeError) as error:
+        except OutputError as error:
             self.problem = error
+        if console.is_unread():
+            self.problem = ReaderGoneError()
+        if self.problem is not None:
             self._stop.set()
 
 

@@ -102,6 +102,8 @@ async def run(arguments: argparse.Namespace) -> int:
             _begin_screen(arguments)
             _print(remarks, answers, arguments)
         console.flush()
+        if console.is_unread():
+            return ExitCode.OK
         await asyncio.sleep(arguments.watch)
     remarks, answers = await _fetch(arguments)
     _print(remarks, answers, arguments)

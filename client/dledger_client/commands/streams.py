@@ -13,7 +13,7 @@ from typing import Any
 from dledger_client.commands.status_line import LINE
 from dledger_client.paced import PacedFile
 from dledger_formats import console
-from dledger_formats.console import OutputError
+from dledger_formats.console import OutputError, ReaderGoneError
 
 
 def prepare() -> None:
@@ -22,7 +22,7 @@ def prepare() -> None:
 
 
 def write(text: str) -> None:
-    """Write text to standard output. Raises BrokenPipeError or OutputError."""
+    """Write text to standard output, unless nobody reads it. Raises OutputError."""
     LINE.erase()
     console.write(text)
 
@@ -30,7 +30,7 @@ def write(text: str) -> None:
 class Output:
     """Standard output for a stream of lines or bodies, whose reader may pause for any time.
 
-    Its methods raise BrokenPipeError or OutputError, also because of an earlier write.
+    Its methods raise ReaderGoneError or OutputError, also because of an earlier write.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ async def output() -> AsyncIterator[Output]:
         try:
             yield opened
         except Exception:  # what came before the error belongs to the output
-            with suppress(BrokenPipeError, OutputError):
+            with suppress(ReaderGoneError, OutputError):
                 await opened.flush()
             raise
         await opened.flush()
@@ -78,7 +78,7 @@ async def output() -> AsyncIterator[Output]:
 
 
 async def while_read(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`; raise BrokenPipeError once a pipe at standard output has no reader.
+    """Await `work`; raise ReaderGoneError once a pipe at standard output has no reader.
 
     A write would detect that, too, but work that waits may have nothing to write.
     """
@@ -86,7 +86,7 @@ async def while_read(work: Coroutine[Any, Any, None]) -> None:
     try:
         await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
-            raise BrokenPipeError
+            raise ReaderGoneError
         doing.result()
     finally:
         gone.cancel()

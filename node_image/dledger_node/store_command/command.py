@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from dledger_formats import console
 from dledger_formats.log import disk
 from dledger_formats.peers import PeersError, parse_peers
 from dledger_formats.settings import HTTP_PORT
@@ -143,7 +144,7 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code. Raises BrokenPipeError or OutputError."""
+    """Run one command and return its exit code. Raises OutputError."""
     top = parser()
     options = top.parse_args(arguments)
     first, last = getattr(options, "first", None), getattr(options, "last", None)
@@ -151,8 +152,6 @@ def main(arguments: Sequence[str]) -> int:
         top.error(f"--first {first} is above --last {last}")
     try:
         return int(_run(options))
-    except BrokenPipeError:
-        raise
     except PermissionError as error:
         output.complain(
             f"{_named(error)}; run this as a user who may read the folder, such as its owner"
@@ -196,6 +195,8 @@ def _dump(options: argparse.Namespace) -> ExitCode:
     code = ExitCode.OK
     begin, end, has_entries = -1, -1, False
     for found in _batches(data, index, options.first or 0):
+        if console.is_unread():
+            return code
         if isinstance(found, Stop):
             if found.index < 0 or options.last is None or found.index <= options.last:
                 problem = " ".join((found.reason or "zeros", found.detail)).strip()

@@ -37,7 +37,7 @@ def with_progress(title: str, work: Callable[[Callable[[int], object]], Report])
 
 
 def line(text: str = "") -> None:
-    """Write one line to standard output. Raises BrokenPipeError or OutputError."""
+    """Write one line to standard output, unless nobody reads it. Raises OutputError."""
     console.write(f"{text}\n")
 
 
