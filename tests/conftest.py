@@ -1,5 +1,7 @@
 """The command-line options of the whole suite, and the settings of property tests."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -9,6 +11,9 @@ from dledger_samples import plugin as samples
 # Property tests use the same examples in every run, without a deadline for slow machines.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+# A background job of a script ignores SIGINT, and so would all programs that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 OPTIONS: list[tuple[str, float, str]] = [

@@ -8,6 +8,7 @@ effect, Ctrl-C still leads to a traceback.
 """
 
 import signal
+from collections.abc import Iterable
 
 EXIT_INTERRUPTED = 130
 
@@ -16,6 +17,11 @@ def end_the_process() -> None:
     """Let SIGINT end the process at once from here on."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def not_ignored(signals: Iterable[int]) -> list[int]:
+    """Return the signals that the process was not started to ignore; only these may be handled."""
+    return [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
 
 
 def raise_keyboard_interrupt() -> None:

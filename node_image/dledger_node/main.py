@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import uvloop
 
-from dledger_formats import log_lines
+from dledger_formats import interrupts, log_lines
 from dledger_formats.peers import split_address
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log, open_files
@@ -81,7 +81,7 @@ async def serve(
     stopping = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     if stop is None:
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
+        for signal_number in interrupts.not_ignored((signal.SIGTERM, signal.SIGINT)):
             loop.add_signal_handler(signal_number, stopping.set)
     meters = Meters(program_collectors=() if program is None else program.collectors)
     live = LiveSettings(settings)

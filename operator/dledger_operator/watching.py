@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import kopf
 
+from dledger_formats import interrupts
 from dledger_operator import names
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
 from dledger_operator.behaviors.context import Context
@@ -55,7 +56,7 @@ def stopped_by_signals() -> asyncio.Event:
 
 
 def _take_signals(stopping: asyncio.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in interrupts.not_ignored((signal.SIGTERM, signal.SIGINT)):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
 

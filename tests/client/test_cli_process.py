@@ -18,12 +18,15 @@ Code = DLedgerResponseCode
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
-def start_dledger(*arguments: str) -> subprocess.Popen[bytes]:
-    """Start `dledger` with a buffered output, as users do, even where tests run without buffers."""
+def start_dledger(*arguments: str, begin: str = "") -> subprocess.Popen[bytes]:
+    """Start `dledger` with a buffered output, as users do, even where tests run without buffers.
+
+    `begin` is run before all else.
+    """
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     return subprocess.Popen(
-        [sys.executable, "-c", "import sys; from dledger_client.cli import main; sys.exit(main())",
-         *arguments],
+        [sys.executable, "-c",
+         f"{begin}import sys; from dledger_client.cli import main; sys.exit(main())", *arguments],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
     )  # fmt: skip
 
@@ -74,6 +77,20 @@ def test_a_signal_ends_append_after_printing_the_summary(
     summary = json.loads(out.splitlines()[-1])["summary"]
     assert (summary["acknowledged"], summary["unfinished"]) == (1, 1)
     assert (process.returncode, err) == (128 + number, b"")
+
+
+def test_an_append_that_was_started_to_ignore_ctrl_c_goes_on(group_in_thread: Group) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    with start_dledger("append", "-o", "json", begin=ignoring) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"before\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(b"after\n", timeout=60)
+
+    assert (process.returncode, group_in_thread.log) == (0, [b"before", b"after"])
 
 
 def test_a_signal_before_anything_was_sent_says_that_nothing_was_appended() -> None:

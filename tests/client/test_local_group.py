@@ -166,6 +166,24 @@ def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
         assert client.get(index).body == b"kept"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_group_that_was_started_to_ignore_a_signal_goes_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As `nohup dledger group local &` is, at the end of a session."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        group = LocalGroupProcess(tmp_path, 1)
+    finally:
+        signal.signal(number, before)
+    with group:
+        group.event("leader")
+        group.process.send_signal(number)
+        os.kill(group.started["members"]["n0"]["pid"], signal.SIGKILL)
+
+        assert group.event("restarted")["member"] == "n0"
+
+
 def test_the_members_are_stopped_once_nobody_reads_the_events(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 3) as group:
         leader = group.event("leader")["leader"]

@@ -1,6 +1,7 @@
 """What one watch starts ends with it, whatever kopf does."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +21,13 @@ from dledger_operator.behaviors.served_namespaces import ServedNamespaces
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.config import OperatorSettings
 from dledger_operator.probes import Probes
-from dledger_operator.watching import LeftTasksError, WatchError, end_all_but, watch_once
+from dledger_operator.watching import (
+    LeftTasksError,
+    WatchError,
+    end_all_but,
+    stopped_by_signals,
+    watch_once,
+)
 
 ENDED_S_MAX = 1.0
 STUBBORN = """
@@ -195,3 +202,15 @@ def test_a_process_with_tasks_that_do_not_end_exits() -> None:
 
     assert done.returncode == 1
     assert b"tasks do not end" in done.stderr
+
+
+async def test_an_operator_that_was_started_to_ignore_ctrl_c_ignores_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        stopped_by_signals()
+        after = signal.getsignal(signal.SIGINT)
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGINT, before)
+
+    assert after is signal.SIG_IGN

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -154,28 +154,45 @@ async def test_a_member_stops_while_its_store_is_being_healed(
     await asyncio.wait_for(running, 5)
 
 
-def test_a_process_ends_on_sigterm_while_it_reads_its_log(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def member_that_reads_for_ever(folder: Path, begin: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Start a process that reads its log without an end; `begin` is run before all else."""
     ports = free_ports()
     environment = os.environ | {
         "DLEDGER_GROUP": "g",
         "DLEDGER_SELF_ID": "n0",
         "DLEDGER_PEERS": f"n0-127.0.0.1:{next(ports)}",
-        "DLEDGER_STORE_BASE_DIR": str(tmp_path),
+        "DLEDGER_STORE_BASE_DIR": str(folder),
         "DLEDGER_HTTP_PORT": str(next(ports)),
         "DLEDGER_LISTEN_HOST": "127.0.0.1",
     }
-    data = tmp_path / "dledger-n0" / "data"
+    data = folder / "dledger-n0" / "data"
     data.mkdir(parents=True)
     with (data / f"{0:020}").open("wb") as segment:
         segment.truncate(1 << 30)
     with subprocess.Popen(
-        [sys.executable, "-c", MEMBER_THAT_READS_FOR_EVER],
+        [sys.executable, "-c", begin + MEMBER_THAT_READS_FOR_EVER],
         env=environment, stdout=subprocess.PIPE, text=True,
     ) as member:  # fmt: skip
         try:
             assert member.stdout is not None
             assert member.stdout.readline() == "reads\n"
-            member.send_signal(signal.SIGTERM)
-            assert member.wait(10) == 0
+            yield member
         finally:
             member.kill()
+
+
+def test_a_process_ends_on_sigterm_while_it_reads_its_log(tmp_path: Path) -> None:
+    with member_that_reads_for_ever(tmp_path) as member:
+        member.send_signal(signal.SIGTERM)
+
+        assert member.wait(10) == 0
+
+
+def test_a_member_that_was_started_to_ignore_ctrl_c_ignores_it(tmp_path: Path) -> None:
+    begin = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    with member_that_reads_for_ever(tmp_path, begin) as member:
+        status = Path(f"/proc/{member.pid}/status").read_text()
+        [ignored] = [line.split()[1] for line in status.splitlines() if line.startswith("SigIgn")]
+
+    assert int(ignored, 16) & 1 << (signal.SIGINT - 1)

@@ -29,7 +29,7 @@ from dledger_client.local.group import (
 )
 from dledger_client.local.token import TokenTrouble
 from dledger_client.local.trouble import OutOfService, StorageTrouble
-from dledger_formats import console
+from dledger_formats import console, interrupts
 from dledger_formats.console import OutputError, ReaderGoneError
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
@@ -199,12 +199,13 @@ def _require_compatible(arguments: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def _set_by_signals(stop: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
+    handled = interrupts.not_ignored(STOP_SIGNALS)
+    for number in handled:
         loop.add_signal_handler(number, stop.set)
     try:
         yield
     finally:
-        for number in STOP_SIGNALS:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Iterator
 from typing import Any, Final
 
+from dledger_formats import interrupts
+
 EXIT_ON_SIGNAL: Final = 128
 
 
@@ -18,10 +20,11 @@ def cancelled_by_signals(task: asyncio.Task[Any], signals: list[int]) -> Iterato
         signals.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    handled = interrupts.not_ignored((signal.SIGINT, signal.SIGTERM))
+    for number in handled:
         loop.add_signal_handler(number, cancel, number)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in handled:
             loop.remove_signal_handler(number)
