@@ -25,7 +25,17 @@ NO_MEMBERS = ["", "x" * 256, "\udcff"]
 NO_FILES = ["", "nowhere/file", "\udcff/file"]
 
 WRONG: dict[str, list[str]] = {
-    "--servers": ["h", "h:0", "h:65536", "http://h:1", "h:1," * 65, "n-1=h:1", ",", "\udcff"],
+    "--servers": [
+        "h",
+        "h:0",
+        "h:65536",
+        "http://h:1",
+        "h:1," * 65,
+        "n-1=h:1",
+        ",",
+        "\udcff",
+        f"h:{VAST}",
+    ],
     "--group": ["x" * 256, "\udcff"],
     "--profile": ["none", "\udcff", "x" * 5000],
     "--deadline": NO_TIMES,
@@ -40,7 +50,7 @@ WRONG: dict[str, list[str]] = {
     "--from": NO_INDEXES,
     "--count": NO_COUNTS,
     "--max-lag": NO_INDEXES,
-    "--http": ["h", "h:0", "http://h:1/status", ","],
+    "--http": ["h", "h:0", "http://h:1/status", ",", f"h:{VAST}"],
     "--http-port": NO_PORTS,
     "--watch": NO_TIMES,
     "--term": NO_INDEXES,
@@ -166,6 +176,7 @@ def test_a_wrong_argument_is_refused_and_nothing_is_sent(
     assert written.err.startswith("dledger")
     assert written.err.count("\n") == 1, written.err
     assert "internal error" not in written.err
+    assert "set_int_max_str_digits" not in written.err, "these are Python's words"
     assert len(written.err) < 500, written.err
     assert not any(one.metadata_requested.is_set() for one in group_in_thread.members.values())
     assert {path.name for path in tmp_path.iterdir()} <= {"file", "old.export", "state"}

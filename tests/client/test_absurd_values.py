@@ -25,7 +25,20 @@ NO_BODIES: list[Any] = ["text", 7, None, bytearray(b"x"), [b"x"]]
 NO_FLAGS: list[Any] = ["no", "", 0, 1, None]
 
 CLIENT: dict[str, list[Any]] = {
-    "servers": [[], "", [7], 7, None, ["1"], ["http://h:1"], ["h:0"], ["h:65536"], "h:1," * 65, {}],
+    "servers": [
+        [],
+        "",
+        [7],
+        7,
+        None,
+        ["1"],
+        ["http://h:1"],
+        ["h:0"],
+        ["h:65536"],
+        "h:1," * 65,
+        {},
+        [f"h:{'9' * 5000}"],
+    ],
     "group": NO_TEXTS,
     "follow_leader": NO_FLAGS,
     "at_least_once": NO_FLAGS,

@@ -12,6 +12,8 @@ from dledger_formats.peers import MEMBER_ID_PATTERN
 SERVERS_MAX: Final = 64
 PORT_MAX: Final = 65535
 LABEL_BYTES_MAX: Final = 63
+TEXT_SHOWN_MAX: Final = 80
+"""Length to which a wrong address is cut in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +36,10 @@ def parse_server(text: str) -> ServerAddress:
     as an id; for a host with such a name, write `=n0-host:port`. Raises AddressError for any other
     text.
     """
+    shown = ascii(text[:TEXT_SHOWN_MAX])
     if "://" in text:
-        raise AddressError(
-            f"invalid server address {text!r}: write HOST:PORT, without {text.partition('://')[0]}://"
-        )
+        scheme = text.partition("://")[0][:TEXT_SHOWN_MAX]
+        raise AddressError(f"invalid server address {shown}: write HOST:PORT, without {scheme}://")
     member_id, equals, rest = text.strip().partition("=")
     if not equals:
         match = fullmatch(r"(?:(n\d{1,9})-)?(.+)", member_id)
@@ -45,22 +47,22 @@ def parse_server(text: str) -> ServerAddress:
     host, _, port = rest.rpartition(":")
     if ":" in host and not host.startswith("[") and not _is_ipv6(host):
         raise AddressError(
-            f"invalid server address {text!r}: expected HOST:PORT, or [HOST]:PORT for an IPv6 "
+            f"invalid server address {shown}: expected HOST:PORT, or [HOST]:PORT for an IPv6 "
             "address"
         )
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+    if not host or not (fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= PORT_MAX):
         raise AddressError(
-            f"invalid server address {text!r}: expected HOST:PORT or ID=HOST:PORT, with a port of "
+            f"invalid server address {shown}: expected HOST:PORT or ID=HOST:PORT, with a port of "
             f"1 to {PORT_MAX}"
         )
     if not _is_name(host):
         raise AddressError(
-            f"invalid server address {text!r}: {host} is no host name: each part between dots has "
-            f"1 to {LABEL_BYTES_MAX} bytes"
+            f"invalid server address {shown}: {host[:TEXT_SHOWN_MAX]} is no host name: each part "
+            f"between dots has 1 to {LABEL_BYTES_MAX} bytes"
         )
     if member_id and not MEMBER_ID_PATTERN.fullmatch(member_id):
-        raise AddressError(f"invalid member id in {text!r}: only letters, digits and _ are allowed")
+        raise AddressError(f"invalid member id in {shown}: only letters, digits and _ are allowed")
     return ServerAddress(host=host, port=int(port), member_id=member_id or None)
 
 
