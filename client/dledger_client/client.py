@@ -288,7 +288,7 @@ class DLedgerClient:
         RefusedError. Call this before the first append.
         """
         check_index(producer, "producer")
-        check_index(acknowledged, "acknowledged")
+        given.check_int(acknowledged, "acknowledged", 0, INDEX_MAX - WINDOW)
         given.check_int(sent, "sent", 0, acknowledged + WINDOW)
         self._require_session().resume_producer(producer, acknowledged, sent)
 

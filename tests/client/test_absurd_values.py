@@ -77,7 +77,7 @@ METHODS: dict[str, dict[str, list[Any]]] = {
     "register_producer": {"deadline_s": NO_TIMES},
     "resume_producer": {
         "producer": [*NO_INDEXES, None],
-        "acknowledged": [*NO_INDEXES, None],
+        "acknowledged": [*NO_INDEXES, None, (1 << 63) - 1, (1 << 63) - 1024],
         "sent": [-1, 5000, VAST, "1", 1.5, True, None],
     },
     "transfer": {"transferee_id": NO_TEXTS, "term": NO_INDEXES, "deadline_s": NO_TIMES},
