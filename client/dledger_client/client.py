@@ -223,7 +223,7 @@ class DLedgerClient:
     def get_range(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
-        """Read the entries `first`..`last` in order; without `last`, to the end of the log."""
+        """Read `first`..`last` in order, or to the end of the log. None if last is first - 1."""
         check_range(first, last)
         return self._reader(deadline_s).get_range(first, last)
 

@@ -14,7 +14,14 @@ def check_index(value: object, name: str) -> None:
 
 
 def check_range(first: int, last: int | None) -> None:
-    """Raise TypeError or ValueError unless these are indexes."""
+    """Raise TypeError or ValueError unless these are the indexes of a range.
+
+    It may be empty, as for `range`: `last` is then `first` - 1.
+    """
     check_index(first, "first")
     if last is not None:
         check_index(last, "last")
+        if last < first - 1:
+            raise ValueError(
+                f"last is {last}; it must be at least {first - 1}, which is an empty range"
+            )
