@@ -119,7 +119,7 @@ def read(arguments: Sequence[str], environment: Mapping[str, str]) -> OperatorSe
     for item in dataclasses.fields(OperatorSettings):
         parser.add_argument(
             "--" + item.name.replace("_", "-"),
-            default=environment.get(_variable(item.name)),
+            default=environment.get(variable(item.name)),
             help=_HELP[item.name],
         )
     parser.add_argument(
@@ -129,11 +129,18 @@ def read(arguments: Sequence[str], environment: Mapping[str, str]) -> OperatorSe
     values: dict[str, Any] = {name: _parse(name, text) for name, text in given.items()}
     for item in dataclasses.fields(OperatorSettings):
         if item.default is dataclasses.MISSING and item.name not in values:
-            raise SettingsError(f"{_variable(item.name)} is not set: {_HELP[item.name]}")
-    return OperatorSettings(**values)
+            raise SettingsError(f"{variable(item.name)} is not set: {_HELP[item.name]}")
+    settings = OperatorSettings(**values)
+    if settings.metrics_port == settings.health_port:
+        raise SettingsError(
+            f"{variable('metrics_port')} and {variable('health_port')} are both "
+            f"{settings.metrics_port}; use two ports"
+        )
+    return settings
 
 
-def _variable(field_name: str) -> str:
+def variable(field_name: str) -> str:
+    """Return the environment variable of a setting."""
     return PREFIX + field_name.upper()
 
 
@@ -157,21 +164,19 @@ def _parse(name: str, text: str) -> object:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if name.endswith("_port"):
         if not _is_port(text):
-            raise SettingsError(f"{_variable(name)} is {text!r}; it must be a port (1 to 65535)")
+            raise SettingsError(f"{variable(name)} is {text!r}; it must be a port (1 to 65535)")
         return int(text)
     if name == "audit_api_ports":
         ports = [part.strip() for part in text.split(",")]
         if not all(_is_port(port) for port in ports):
-            raise SettingsError(
-                f"{_variable(name)} is {text!r}; it must be ports, such as 443,6443"
-            )
+            raise SettingsError(f"{variable(name)} is {text!r}; it must be ports, such as 443,6443")
         return tuple(int(port) for port in ports)
     if name == "watch_nodes":
         if text not in ("true", "false"):
-            raise SettingsError(f"{_variable(name)} is {text!r}; it must be true or false")
+            raise SettingsError(f"{variable(name)} is {text!r}; it must be true or false")
         return text == "true"
     if name in _CHOICES and text not in _CHOICES[name]:
         raise SettingsError(
-            f"{_variable(name)} is {text!r}; it must be {' or '.join(_CHOICES[name])}"
+            f"{variable(name)} is {text!r}; it must be {' or '.join(_CHOICES[name])}"
         )
     return text

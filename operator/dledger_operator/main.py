@@ -52,6 +52,10 @@ CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects")
 """Loggers that write a line per request and would drown the operator's own messages."""
 
 
+class ListenError(Exception):
+    """A port cannot be listened on; the message names its setting."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; return the exit code."""
     try:
@@ -62,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     try:
         asyncio.run(_run_or_exit(settings))
-    except KubeError as error:
+    except (KubeError, ListenError) as error:
         logger.critical("%s", error)
         return START_ERROR
     return 0
@@ -96,7 +100,11 @@ async def run(settings: OperatorSettings) -> None:
     async with (
         open_context(settings) as context,
         serve_metrics(context.metrics, settings.metrics_port),
-        serve({"/healthz": probes.healthz, "/readyz": probes.readyz}, settings.health_port),
+        serve(
+            {"/healthz": probes.healthz, "/readyz": probes.readyz},
+            settings.health_port,
+            setting="health_port",
+        ),
     ):
         backoffs = EndlessBackoffs(context.random)
         served = ServedNamespaces(
@@ -162,15 +170,18 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[No
         response.force_close()
         return response
 
-    async with serve({"/metrics": show}, port):
+    async with serve({"/metrics": show}, port, setting="metrics_port"):
         yield
 
 
 @asynccontextmanager
 async def serve(
-    pages: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]], port: int
+    pages: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]],
+    port: int,
+    *,
+    setting: str,
 ) -> AsyncIterator[None]:
-    """Serve pages, by path, until the context exits."""
+    """Serve pages, by path, until the context exits. Raises ListenError, which names `setting`."""
     application = web.Application()
     for path, show in pages.items():
         application.router.add_get(path, show)
@@ -178,7 +189,13 @@ async def serve(
     await runner.setup()
     try:
         # A pod may have IPv4 addresses, IPv6 addresses or both: without a host, the site takes all.
-        await web.TCPSite(runner, port=port).start()
+        try:
+            await web.TCPSite(runner, port=port).start()
+        except OSError as error:
+            why = error.strerror if error.errno is None else os.strerror(error.errno)
+            raise ListenError(
+                f"cannot listen on port {port}: {why}; see {config.variable(setting)}"
+            ) from error
         yield
     finally:
         await runner.cleanup()

@@ -55,5 +55,10 @@ def test_an_invalid_setting_is_named(environment: dict[str, str], complaint: str
     assert complaint in str(refused.value)
 
 
+def test_the_two_ports_must_differ() -> None:
+    with pytest.raises(config.SettingsError, match="are both 8080; use two ports"):
+        config.read(["--node-image=a", "--audit-image=b", "--health-port=8080"], {})
+
+
 def test_variables_of_other_programs_are_ignored() -> None:
     assert config.read([], GIVEN | {"DLEDGER_GROUP": "x", "PATH": "/bin"})

@@ -36,7 +36,7 @@ async def pages() -> AsyncIterator[Pages]:
     async with aiohttp.ClientSession() as session:
         made = Pages(port, session)
         shown = {"/healthz": made.probes.healthz, "/readyz": made.probes.readyz}
-        async with serve(shown, port):
+        async with serve(shown, port, setting="health_port"):
             yield made
 
 

@@ -1,5 +1,6 @@
 """The connection to the API server, and the meaning of its errors."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar
@@ -24,6 +25,7 @@ from dledger_operator.clients.errors import (
     UnavailableError,
 )
 
+KUBECONFIG: Final = "KUBECONFIG"
 REQUEST_S_MAX: Final = 5.0
 CONNECT_S_MAX: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 60.0
@@ -80,8 +82,14 @@ def client() -> ApiClient:
     slower.
     """
     config = _configuration()
+    try:
+        verified = verify_cluster(config.cluster, config.user or User(), config.abs_file)
+    except (OSError, ValueError, ConfigError) as error:
+        raise UnavailableError(
+            f"cannot read the certificates or keys that {_source(config)} names: {error}"
+        ) from error
     transport = httpx2.AsyncHTTPTransport(
-        verify=verify_cluster(config.cluster, config.user or User(), config.abs_file),
+        verify=verified,
         limits=httpx2.Limits(
             max_connections=CONNECTIONS_MAX,
             max_keepalive_connections=CONNECTIONS_KEPT_MAX,
@@ -103,8 +111,18 @@ def _configuration() -> SingleConfig:
         raise UnavailableError(
             f"neither a ServiceAccount nor a kubeconfig was found for the API server: {error}"
         ) from error
+    except Exception as error:  # the library checks hardly anything that it reads
+        why = " ".join(str(error).split())
+        raise UnavailableError(
+            f"{os.environ.get(KUBECONFIG) or 'the configuration'} is no kubeconfig: "
+            f"{type(error).__name__}: {why}"
+        ) from error
     assert config is not None, "get() raises when it finds nothing"
     return config
+
+
+def _source(config: SingleConfig) -> str:
+    return str(config.fname or "the ServiceAccount")
 
 
 @contextmanager
