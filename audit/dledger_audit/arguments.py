@@ -1,6 +1,7 @@
 """The command lines of `dledger-audit`; needs no library."""
 
 import argparse
+import errno
 import os
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -28,6 +29,8 @@ TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
 STANDARD_OUTPUT: Final = "-"
+TEXT_SHOWN_MAX: Final = 80
+"""Length to which a wrong value is cut in a message."""
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
 _EPILOG: Final = (
@@ -192,18 +195,29 @@ def _master(text: str) -> str:
 def _writable(text: str) -> str:
     """Check a file's folder now, since the file is written after hours of reading."""
     path = Path(text)
-    if text != STANDARD_OUTPUT and not path.parent.is_dir():
+    _require_short(path)
+    # Unlike the methods of Path, these functions raise no error below an unreadable folder.
+    if text != STANDARD_OUTPUT and not os.path.isdir(path.parent):
         raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is a folder")
+    if os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder")
     return text
+
+
+def _require_short(path: Path) -> None:
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            shown = f"{str(path)[:TEXT_SHOWN_MAX]!r}…"
+            raise argparse.ArgumentTypeError(f"{shown}: {error.strerror}") from error
 
 
 def _history(text: str) -> Path | str:
     """Check a local folder now, since it is written after hours of reading; it need not exist."""
     place = folder(text)
     if isinstance(place, Path):
-        # Unlike the methods of Path, these functions raise no error below an unreadable folder.
+        _require_short(place)
         existing = next((path for path in (place, *place.parents) if os.path.exists(path)), place)
         if not os.path.isdir(existing):
             raise argparse.ArgumentTypeError(f"{existing} is no folder")

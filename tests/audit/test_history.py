@@ -367,3 +367,8 @@ def test_a_folder_that_an_audit_holds_by_its_uri_is_refused(tmp_path: Path) -> N
     (tmp_path / HADOOP_LOCK_FILE).unlink()
     with locked(tmp_path):
         pass
+
+
+def test_a_history_that_cannot_be_looked_for_is_told_in_words() -> None:
+    with pytest.raises(HistoryError, match="File name too long"):
+        load(Path("x" * 300), "g")

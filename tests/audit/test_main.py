@@ -1,10 +1,12 @@
 """The program `dledger-audit`: its command line, exit codes and output files."""
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,9 @@ from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import manifest
 from dledger_logs.serve import served
 from dledger_logs.write import write_log
+
+LONG = "x" * 300
+"""A name that no file system takes."""
 
 
 @pytest.mark.parametrize(
@@ -55,9 +60,12 @@ def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
     [
         ("--summary-file", "nowhere/summary", "the folder nowhere does not exist"),
         ("--html", "nowhere/page.html", "the folder nowhere does not exist"),
-        ("--html", ".", ". is a folder"),
+        ("--html", ".", "'.' is a folder"),
         ("--history", "/dev/null", "/dev/null is no folder"),
         ("--history", "/dev/null/orders", "/dev/null is no folder"),
+        ("--summary-file", f"{LONG}/summary", "File name too long"),
+        ("--html", LONG, "File name too long"),
+        ("--history", f"{LONG}/history", "File name too long"),
         ("--master", "loca", "'loca' is no Spark master: use local[N]"),
         ("--executors", "two", "'two' is not a whole number"),
         ("--rea", "5", "unrecognized arguments: --rea"),
@@ -71,6 +79,27 @@ def test_a_wrong_option_is_told_before_anything_is_read(
 
     assert stopped.value.code == ExitCode.USAGE
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--summary-file", "--html"])
+def test_a_folder_that_may_not_be_searched_ends_no_command_with_a_traceback(
+    option: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Root may search every folder, so the system's answer is a copy of the real one."""
+    stat = os.stat
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(tmp_path / "secret")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    given = ["--group", "g", "--member", "n0=http://127.0.0.1:1"]
+
+    with pytest.raises(SystemExit) as stopped:
+        main([*given, option, str(tmp_path / "secret" / "orders")])
+
+    assert stopped.value.code == ExitCode.USAGE
 
 
 def test_a_wrong_command_is_told_with_those_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
