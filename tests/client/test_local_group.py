@@ -191,7 +191,10 @@ def test_the_members_are_stopped_once_nobody_reads_the_events(tmp_path: Path) ->
         group.process.stdout.close()
         os.kill(group.started["members"][leader]["pid"], signal.SIGKILL)
 
-        assert group.finish() == (0, "")
+        assert group.finish() == (
+            1,
+            "dledger: nobody reads the events any more, so the group was stopped\n",
+        )
 
     assert with_file(tmp_path / "lock") == []
 

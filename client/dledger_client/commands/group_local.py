@@ -6,13 +6,13 @@ import contextlib
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from dledger_client.commands import options, printing
 from dledger_client.commands.exits import ExitCode, UsageError
+from dledger_client.commands.local_events import Events
 from dledger_client.local.broker import BROKER_PORT
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import (
@@ -21,16 +21,8 @@ from dledger_client.local.folder import (
     GroupShape,
     kept_or_temporary,
 )
-from dledger_client.local.group import (
-    Event,
-    LeaderChanged,
-    LocalGroup,
-    environment_of,
-)
-from dledger_client.local.token import TokenTrouble
-from dledger_client.local.trouble import OutOfService, StorageTrouble
+from dledger_client.local.group import LocalGroup, environment_of
 from dledger_formats import console, interrupts
-from dledger_formats.console import OutputError, ReaderGoneError
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -52,7 +44,8 @@ def add_parser(commands: options.Commands) -> None:
             "127.0.0.1:9876",
             "dledger group local --members 1 --port 9000": "one member on ports 9000 and 9001",
         },
-        exit_codes="0 ended by a signal, 1 a member cannot keep running, 2 usage error.",
+        exit_codes="0 ended by a signal, 1 a member cannot keep running, or nobody reads the "
+        "events, 2 usage error.",
     )
     parser.add_argument(
         "--members",
@@ -153,7 +146,7 @@ async def run(arguments: argparse.Namespace) -> int:
     _require_compatible(arguments)
     as_json = arguments.output == "json"
     stop = asyncio.Event()
-    events = _Events(stop, as_json=as_json)
+    events = Events(stop, as_json=as_json)
     try:
         with kept_or_temporary(arguments.data) as folder, _set_by_signals(stop):
             shape = GroupShape(
@@ -179,6 +172,9 @@ async def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if events.problem is not None:
         raise events.problem
+    if events.is_unread:
+        printing.complain("dledger: nobody reads the events any more, so the group was stopped")
+        return ExitCode.FAILED
     return ExitCode.OK
 
 
@@ -273,77 +269,3 @@ def own_program() -> str:
         return "dledger"
     beside = Path(sys.argv[0])
     return str(beside) if beside.name == "dledger" else f"{sys.executable} -m dledger_client"
-
-
-class _Events:
-    """Prints events. If one cannot be printed, the command stops the members and ends.
-
-    An error raised here would end the task of the member that the event is about.
-    """
-
-    def __init__(self, stop: asyncio.Event, *, as_json: bool) -> None:
-        self.problem: Exception | None = None
-        """Why an event could not be printed; no further events are printed."""
-        self._stop = stop
-        self._print = _print_event_json if as_json else _print_event
-
-    def take(self, event: Event) -> None:
-        """Print an event."""
-        if self.problem is not None:
-            return
-        try:
-            self._print(event)
-        except OutputError as error:
-            self.problem = error
-        if console.is_unread():
-            self.problem = ReaderGoneError()
-        if self.problem is not None:
-            self._stop.set()
-
-
-def _print_event(event: Event) -> None:
-    now = time.strftime("%H:%M:%S")
-    if isinstance(event, LeaderChanged):
-        printing.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
-    elif isinstance(event, StorageTrouble):
-        state = event.state.value.lower()
-        printing.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
-    elif isinstance(event, OutOfService):
-        printing.write_line(f"{now}  {event.member_id} is out of service: {event.reason}")
-    elif isinstance(event, TokenTrouble):
-        printing.write_line(f"{now}  {event.reason}")
-    else:
-        printing.write_line(
-            f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
-            f"{event.pid}"
-        )
-    console.flush()
-
-
-def _print_event_json(event: Event) -> None:
-    if isinstance(event, LeaderChanged):
-        printing.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
-    elif isinstance(event, StorageTrouble):
-        printing.write_event(
-            {
-                "event": "storage",
-                "member": event.member_id,
-                "state": event.state.value,
-                "reason": event.reason,
-            }
-        )
-    elif isinstance(event, OutOfService):
-        printing.write_event(
-            {"event": "outOfService", "member": event.member_id, "reason": event.reason}
-        )
-    elif isinstance(event, TokenTrouble):
-        printing.write_event({"event": "token", "reason": event.reason})
-    else:
-        printing.write_event(
-            {
-                "event": "restarted",
-                "member": event.member_id,
-                "reason": event.reason,
-                "pid": event.pid,
-            }
-        )
