@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.commands.exits import ExitCode
+from dledger_client.local.member import STOP_TIMEOUT_S
 from dledger_client.local.processes import with_file
 from dledger_client.sync import BlockingClient
 from dledger_formats.admin_tokens import AdminTokens
@@ -164,6 +166,24 @@ def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
         BlockingClient(group.servers, "local") as client,
     ):
         assert client.get(index).body == b"kept"
+
+
+def test_a_member_that_does_not_stop_is_named_and_a_second_signal_kills_it(tmp_path: Path) -> None:
+    with LocalGroupProcess(tmp_path, 3) as group:
+        group.event("leader")
+        pid = group.started["members"]["n2"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        group.process.send_signal(signal.SIGINT)
+        assert group.process.stderr is not None
+        told = group.process.stderr.readline()
+        began_s = time.monotonic()
+
+        assert group.stop(signal.SIGINT) == (0, "")
+        took_s = time.monotonic() - began_s
+
+    assert told == f"dledger: stopping n2 (process {pid}); Ctrl-C kills it\n"
+    assert took_s < STOP_TIMEOUT_S / 2
+    assert not is_running(pid)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])

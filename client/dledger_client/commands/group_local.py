@@ -148,7 +148,7 @@ async def run(arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
     events = Events(stop, as_json=as_json)
     try:
-        with kept_or_temporary(arguments.data) as folder, _set_by_signals(stop):
+        with kept_or_temporary(arguments.data) as folder:
             shape = GroupShape(
                 group=arguments.group,
                 members=arguments.members,
@@ -165,9 +165,10 @@ async def run(arguments: argparse.Namespace) -> int:
                 admin_token=arguments.admin_token,
                 on_event=events.take,
             )
-            async with group:
-                _print_start(group, is_kept=arguments.data is not None, as_json=as_json)
-                await stop.wait()
+            with _set_by_signals(stop, group):
+                async with group:
+                    _print_start(group, is_kept=arguments.data is not None, as_json=as_json)
+                    await stop.wait()
     except LocalGroupError as error:
         raise UsageError(str(error)) from error
     if events.problem is not None:
@@ -193,11 +194,18 @@ def _require_compatible(arguments: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _set_by_signals(stop: asyncio.Event) -> Iterator[None]:
+def _set_by_signals(stop: asyncio.Event, group: LocalGroup) -> Iterator[None]:
+    """Set `stop` at a signal. A further one kills the members that take long to stop."""
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        if stop.is_set():
+            group.kill_slow_members()
+        stop.set()
+
     handled = interrupts.not_ignored(STOP_SIGNALS)
     for number in handled:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
     try:
         yield
     finally:

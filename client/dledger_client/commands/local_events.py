@@ -2,13 +2,17 @@
 
 import asyncio
 import time
+from typing import TypeAlias
 
 from dledger_client.commands import printing
 from dledger_client.local.group import Event, LeaderChanged
+from dledger_client.local.member import Restarted, StopsSlowly
 from dledger_client.local.token import TokenTrouble
 from dledger_client.local.trouble import OutOfService, StorageTrouble
 from dledger_formats import console
 from dledger_formats.console import OutputError
+
+Printed: TypeAlias = LeaderChanged | Restarted | StorageTrouble | OutOfService | TokenTrouble
 
 
 class Events:
@@ -26,7 +30,12 @@ class Events:
         self._print = _print_event_json if as_json else _print_event
 
     def take(self, event: Event) -> None:
-        """Print an event."""
+        """Print an event; on standard error, if it is about the end of the command."""
+        if isinstance(event, StopsSlowly):
+            printing.complain(
+                f"dledger: stopping {event.member_id} (process {event.pid}); Ctrl-C kills it"
+            )
+            return
         if self.problem is not None or self.is_unread:
             return
         try:
@@ -39,7 +48,7 @@ class Events:
             self._stop.set()
 
 
-def _print_event(event: Event) -> None:
+def _print_event(event: Printed) -> None:
     now = time.strftime("%H:%M:%S")
     if isinstance(event, LeaderChanged):
         printing.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
@@ -58,7 +67,7 @@ def _print_event(event: Event) -> None:
     console.flush()
 
 
-def _print_event_json(event: Event) -> None:
+def _print_event_json(event: Printed) -> None:
     if isinstance(event, LeaderChanged):
         printing.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
     elif isinstance(event, StorageTrouble):

@@ -29,7 +29,7 @@ from dledger_client.local.folder import (
     lock_folder,
     require_empty,
 )
-from dledger_client.local.member import MemberProcess, Restarted
+from dledger_client.local.member import MemberProcess, Restarted, StopsSlowly
 from dledger_client.local.ports import require_free_ports, require_ports_apart
 from dledger_client.local.seed import copy_seed, read_seed
 from dledger_client.local.token import AuditTokenFile, TokenTrouble, keep_token
@@ -60,7 +60,9 @@ class LeaderChanged:
     term: int
 
 
-Event: TypeAlias = LeaderChanged | Restarted | StorageTrouble | OutOfService | TokenTrouble
+Event: TypeAlias = (
+    LeaderChanged | Restarted | StopsSlowly | StorageTrouble | OutOfService | TokenTrouble
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +189,11 @@ class LocalGroup:
         """Stop all members concurrently with SIGTERM."""
         with _failure_of_a_member():
             await self._resources.__aexit__(kind, error, traceback)
+
+    def kill_slow_members(self) -> None:
+        """Kill the members that were reported because they take long to stop."""
+        for process in self._processes.values():
+            process.kill_if_slow()
 
     @property
     def servers(self) -> list[str]:

@@ -16,6 +16,8 @@ from dledger_formats.settings import PREFIX, NodeSettings
 FAILED_STARTS_MAX: Final = 3
 RESTART_PAUSE_S: Final = 1.0
 STOP_TIMEOUT_S: Final = 10.0
+SLOW_STOP_S: Final = 2.0
+"""How long a process may take to stop before that is reported. A handover may take some of it."""
 LOG_TAIL_BYTES: Final = 4096
 
 
@@ -25,6 +27,14 @@ class Restarted:
 
     member_id: str
     reason: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopsSlowly:
+    """A member was told to stop, and has not exited yet."""
+
+    member_id: str
     pid: int
 
 
@@ -39,7 +49,7 @@ class MemberProcess:
         lock: int,
         *,
         broker_environment: Mapping[str, str],
-        on_event: Callable[[Restarted], None],
+        on_event: Callable[[Restarted | StopsSlowly], None],
     ) -> None:
         """`broker_environment` has the additional settings of `dledger-broker`."""
         self.started = asyncio.Event()
@@ -53,6 +63,7 @@ class MemberProcess:
         self._lock = lock
         self._on_event = on_event
         self._process: asyncio.subprocess.Process | None = None
+        self._stops_slowly = False
 
     @property
     def pid(self) -> int:
@@ -119,12 +130,22 @@ class MemberProcess:
             return
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
-        try:
-            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
-        except TimeoutError:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), SLOW_STOP_S)
+            return
+        self._stops_slowly = True
+        self._on_event(StopsSlowly(member_id=self._settings.self_id, pid=self.pid))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S - SLOW_STOP_S)
+            return
+        self.kill_if_slow()
+        await self._process.wait()
+
+    def kill_if_slow(self) -> None:
+        """Kill the process if it was reported because it takes long to stop."""
+        if self._stops_slowly and self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            await self._process.wait()
 
     def _last_log_line(self) -> str:
         with self._log.open("rb") as log:
