@@ -136,7 +136,14 @@ class GroupAdmin:
         )
 
     async def transfer(self, transferee_id: str, term: int | None) -> GroupMetadata:
-        """Transfer leadership to a member and return the group with its new leader.
+        """Transfer leadership to a member and return the group with its new leader."""
+        try:
+            return await self._transfer(transferee_id, term)
+        finally:
+            self.session.waits_for = ""
+
+    async def _transfer(self, transferee_id: str, term: int | None) -> GroupMetadata:
+        """Transfer leadership, and say meanwhile what the session waits for.
 
         Up to TRANSFERS_MAX attempts are made if the member did not take over in time, or if the
         group has a newer term than it reported: on a loaded machine, both are temporary.
@@ -149,6 +156,8 @@ class GroupAdmin:
             if before.leader_id == transferee_id and not is_outdated:
                 return before
             request = _transfer_request(before, transferee_id, term, self.token)
+            attempt = f"attempt {TRANSFERS_MAX - attempts_left} of {TRANSFERS_MAX}"
+            self.session.waits_for = f"{transferee_id} has not taken over yet, {attempt}"
             left_s = max(until_s - now_s(), TIME_LEFT_MIN_S)
             try:
                 await self.session.ask(

@@ -65,6 +65,8 @@ class Session:
         self.batch_slots = asyncio.Semaphore(BATCHES_MAX)
         self.has_register = False
         """Whether the group is known to run the register state machine."""
+        self.waits_for = ""
+        """What an administrative request waits for; empty for nothing."""
         self.group = group
         self.timing = timing
         self._reads: MemberReads | None = None
@@ -94,7 +96,9 @@ class Session:
         if dispatcher.leader is not None and dispatcher.leader.is_stalled:
             return f"{dispatcher.leader} does not answer"
         is_choosing = self._reads is not None and self._reads.any_waits
-        return self._problems if is_choosing or dispatcher.members.is_unanswered else None
+        if is_choosing or dispatcher.members.is_unanswered:
+            return self._problems
+        return self.waits_for or None
 
     @property
     def _problems(self) -> str:

@@ -71,6 +71,21 @@ async def test_a_transfer_that_failed_is_tried_again(
         assert (await client.transfer("n1")).leader_id == "n1"
 
 
+async def test_a_client_says_which_attempt_of_a_transfer_it_waits_for(group: Group) -> None:
+    group["n0"].transfers.append(Code.TAKE_LEADERSHIP_FAILED)
+    told = "n1 has not taken over yet, attempt {} of 3"
+    async with DLedgerClient(group.servers, "g0", random=lambda: 0.2) as client:
+        seen = {client.trouble}
+        transfer = asyncio.create_task(client.transfer("n1"))
+        while not transfer.done():
+            await asyncio.sleep(0)
+            seen.add(client.trouble)
+        after = client.trouble
+
+    assert seen >= {None, told.format(1), told.format(2)}
+    assert after is None
+
+
 async def test_a_transfer_in_a_given_term_is_not_tried_again(group: Group) -> None:
     """A failed transfer usually ends that term."""
     group["n0"].transfers.append(Code.TAKE_LEADERSHIP_FAILED)
