@@ -69,6 +69,12 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
         admin_token.read(parsed(f"--admin-token-file={tmp_path}/nowhere"))
 
 
+def test_a_file_that_no_system_can_have_is_named() -> None:
+    """An option has no NUL, but a profile may."""
+    with pytest.raises(UsageError, match=r"token in 'a\\x00b': embedded null byte"):
+        admin_token.read(parsed("--admin-token-file=a\0b"))
+
+
 def test_a_wrong_token_is_named_by_its_source_and_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -55,6 +55,8 @@ def _read_file(path: str) -> AdminTokens:
         raise UsageError(
             f"cannot read the administration token in {path}: {error.strerror}"
         ) from error
+    except ValueError as error:  # a NUL in the path
+        raise UsageError(f"cannot read the administration token in {path!a}: {error}") from error
     return _parse(raw, path)
 
 
