@@ -230,7 +230,7 @@ def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
                 check_url(place)
         if options.token_file is not None:
             Bearer(file=options.token_file).headers()
-        if not command and options.decoder:
+        if command != command_line.VERIFY_COMPACTION and options.decoder:
             decoder(options.decoder)
         if not command and options.since_last and options.history is None:
             raise ValueError("--since-last needs --history FOLDER")

@@ -240,6 +240,18 @@ def test_a_wrong_command_line_of_compaction_exits_with_the_usage_code(
     assert f"usage: dledger-audit {arguments[0]}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["compact", "--archive", "a"], []])
+def test_a_wrong_decoder_is_a_usage_error_of_each_command(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = ["--group", "g", "--member", "n0=http://127.0.0.1:1"]
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, *member, "--decoder", "nonsense"])
+
+    assert stopped.value.code == ExitCode.USAGE
+    assert "there is no decoder 'nonsense'" in capsys.readouterr().err
+
+
 class CrashError(BaseException):
     """The process ends here."""
 

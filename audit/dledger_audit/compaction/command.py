@@ -34,7 +34,7 @@ from dledger_formats import console
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
 from pyspark_dledger.copies import Copy, RefusedError
-from pyspark_dledger.keys import DecoderError, decoder
+from pyspark_dledger.keys import DecoderError
 
 _REFUSALS: Final = (RefusedError, DecoderError, ExecutorPodError, NoExecutorsError, HadoopError)
 
@@ -42,7 +42,6 @@ _REFUSALS: Final = (RefusedError, DecoderError, ExecutorPodError, NoExecutorsErr
 def compact(options: argparse.Namespace) -> int:
     """Compact a group's log to an archive; return the exit code."""
     try:
-        decoder(options.decoder)
         members = log_copies.ask(options.group, options.members, waits_of(options))
         if is_uri(options.archive):
             archive = _compact_in_hadoop(options, members)
