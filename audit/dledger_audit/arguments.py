@@ -10,6 +10,7 @@ from typing import Final
 
 from dledger_audit.executors import masters
 from dledger_audit.places import folder
+from dledger_formats.command_lines import Parser
 from dledger_formats.quantities import quantity_bytes
 from pyspark_dledger import bearer
 
@@ -50,7 +51,7 @@ _VERIFY_EPILOG: Final = (
 )
 
 
-def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, argparse.ArgumentParser]:
+def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, Parser]:
     """Return the command, which is empty for an audit, its options, and its parser.
 
     Exits after the help, or for a wrong option.
@@ -71,10 +72,9 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, argparse.A
     return command, chosen.parse_args(arguments[1:]), chosen
 
 
-def compact_parser() -> argparse.ArgumentParser:
+def compact_parser() -> Parser:
     """Create the parser of `compact`."""
-    chosen = argparse.ArgumentParser(
-        allow_abbrev=False,
+    chosen = Parser(
         prog=f"dledger-audit {COMPACT}",
         description="Write a group's log to an archive that keeps the last entry of each key. The "
         "members are only read.",
@@ -104,10 +104,9 @@ def compact_parser() -> argparse.ArgumentParser:
     return chosen
 
 
-def verify_parser() -> argparse.ArgumentParser:
+def verify_parser() -> Parser:
     """Create the parser of `verify-compaction`."""
-    chosen = argparse.ArgumentParser(
-        allow_abbrev=False,
+    chosen = Parser(
         prog=f"dledger-audit {VERIFY_COMPACTION}",
         description="Prove an archive against the log that it was made of. Changes nothing.",
         epilog=_VERIFY_EPILOG,
@@ -131,14 +130,14 @@ def verify_parser() -> argparse.ArgumentParser:
     return chosen
 
 
-def _add_output(chosen: argparse.ArgumentParser) -> None:
+def _add_output(chosen: Parser) -> None:
     chosen.add_argument(
         "-o", "--output", choices=("text", "json"), default="text",
         help="output format (default: %(default)s)",
     )  # fmt: skip
 
 
-def _add_rate(chosen: argparse.ArgumentParser) -> None:
+def _add_rate(chosen: Parser) -> None:
     chosen.add_argument(
         "--read-rate", type=_rate, default=READ_RATE, metavar="RATE",
         help="bytes a second that are read from each member, such as 50Mi; 0 for no bound "
@@ -146,7 +145,7 @@ def _add_rate(chosen: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_opening(chosen: argparse.ArgumentParser) -> None:
+def _add_opening(chosen: Parser) -> None:
     chosen.add_argument(
         "--opening-within", type=_seconds, default=OPENING_WITHIN_S, metavar="SECONDS",
         help="seconds to wait for a member that says that it opens its log "
@@ -154,7 +153,7 @@ def _add_opening(chosen: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_token(chosen: argparse.ArgumentParser) -> None:
+def _add_token(chosen: Parser) -> None:
     chosen.add_argument(
         "--token-file", type=os.path.abspath, metavar="FILE",
         help="file with the group's audit token, which members of a group with an administration "
@@ -162,7 +161,7 @@ def _add_token(chosen: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_spark(chosen: argparse.ArgumentParser) -> None:
+def _add_spark(chosen: Parser) -> None:
     chosen.add_argument(
         "--master",
         type=_master,
@@ -194,6 +193,8 @@ def _master(text: str) -> str:
 
 def _writable(text: str) -> str:
     """Check a file's folder now, since the file is written after hours of reading."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no file")
     path = Path(text)
     _require_short(path)
     # Unlike the methods of Path, these functions raise no error below an unreadable folder.
@@ -273,7 +274,7 @@ def _count(text: str) -> int:
     return number
 
 
-def _add_amounts(top: argparse.ArgumentParser) -> None:
+def _add_amounts(top: Parser) -> None:
     """Define the options about what compaction would drop."""
     top.add_argument(
         "--decoder",
@@ -290,10 +291,9 @@ def _add_amounts(top: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Create the parser of an audit."""
-    top = argparse.ArgumentParser(
-        allow_abbrev=False,
+    top = Parser(
         prog="dledger-audit",
         description="Audit the logs of a DLedger group.",
         epilog="`dledger-audit compact` writes a group's log to an archive that keeps the last "

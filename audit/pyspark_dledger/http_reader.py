@@ -70,10 +70,15 @@ _RETRIED_STATUS: Final = (408, 429, 500, 502, 503, 504)
 
 def check_url(url: str) -> SplitResult:
     """Split a member's URL; raises ValueError if it is not http://HOST[:PORT][/PATH]."""
-    parts = urlsplit(url)
+    form = f"{url!r} is not of the form http://HOST[:PORT][/PATH]"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:  # about a port or brackets, without the URL
+        raise ValueError(form) from error
     if parts.scheme != "http" or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"{url!r} is not of the form http://HOST[:PORT][/PATH]")
-    if parts.port == 0:  # the property raises ValueError for other invalid ports
+        raise ValueError(form)
+    if port == 0:
         raise ValueError(f"{url!r}: 0 is not a valid port")
     return parts
 

@@ -117,7 +117,7 @@ def parse_members(text: str) -> dict[str, str]:
             raise OptionError(f"{part!r}: expected ID=URL, with each ID once")
         members[member] = _place(url)
     if not members:
-        raise OptionError("no members given; use load('n0=http://HOST:PORT,n1=...')")
+        raise OptionError("no members are given; each is ID=http://HOST:PORT")
     return members
 
 

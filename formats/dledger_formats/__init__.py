@@ -21,5 +21,6 @@ which program is running. Only `net` (sockets), `seeding` (files), `lock_holder`
     lock_holder   which process has a member's folder open
     console       the standard streams of a program
     interrupts    what Ctrl-C does to a program
+    command_lines  the parser of a program's command line
     missing_package  what a program reports if a library is not installed
 """

@@ -61,7 +61,9 @@ def _print_help(arguments: Sequence[str]) -> int:
     import argparse
     from importlib.metadata import version
 
-    parser = argparse.ArgumentParser(
+    from dledger_formats.command_lines import Parser
+
+    parser = Parser(
         prog="dledger-broker",
         usage="dledger-broker [--help | --version]",
         description=_HELP,

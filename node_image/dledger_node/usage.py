@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from dledger_formats import settings
+from dledger_formats.command_lines import Parser
 from dledger_formats.settings import NodeSettings, variable_name
 
 WIDTH = 79
@@ -16,7 +17,7 @@ WIDTH = 79
 
 def main(arguments: Sequence[str]) -> int:
     """Print the help or the version; refuse any other argument. Return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="dledger-node",
         usage="dledger-node [--help | --version]\n       dledger-node store COMMAND FOLDER\n"
         "       dledger-node seed ARCHIVE",
@@ -28,6 +29,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     shown = f"dledger-node {version('dledger-operator')}"
     parser.add_argument("--version", action="version", version=shown)
+    if arguments and not arguments[0].startswith("-"):
+        parser.error(
+            f"{arguments[0]!a} is no command: there are `dledger-node store` and `dledger-node "
+            "seed`, and a member takes no arguments"
+        )
     parser.parse_args(arguments)
     return 0
 

@@ -2,7 +2,6 @@
 unknown flag or variable is an error.
 """
 
-import argparse
 import dataclasses
 import difflib
 import socket
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
+from dledger_formats.command_lines import Parser
 from dledger_operator.spec.images import IMAGE_PULL_POLICIES, ImageDefaults
 
 PREFIX: Final = "DLEDGER_OPERATOR_"
@@ -110,7 +110,7 @@ _CHOICES: Final = {
 def read(arguments: Sequence[str], environment: Mapping[str, str]) -> OperatorSettings:
     """Read flags and environment variables. Raises SettingsError for the first invalid one."""
     _refuse_unknown(environment)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="dledger-operator",
         description="Run DLedger groups on Kubernetes.",
         epilog=f"Each flag has an environment variable, such as {PREFIX}NODE_IMAGE for "

@@ -237,7 +237,7 @@ def test_a_wrong_command_line_of_compaction_exits_with_the_usage_code(
         main(arguments)
 
     assert stopped.value.code == ExitCode.USAGE
-    assert f"usage: dledger-audit {arguments[0]}" in capsys.readouterr().err
+    assert f"; see dledger-audit {arguments[0]} --help\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["compact", "--archive", "a"], []])

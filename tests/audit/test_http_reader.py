@@ -171,7 +171,7 @@ def test_a_server_that_ignores_ranges_is_rejected(log: Log) -> None:
         ("http://", "not of the form"),
         ("http://n0/?a=b", "not of the form"),
         ("http://n0:0", "0 is not a valid port"),
-        ("http://n0:x", "Port could not be cast"),
+        ("http://n0:x", "is not of the form"),
     ],
 )
 def test_an_invalid_url_is_rejected(url: str, error: str) -> None:

@@ -39,7 +39,10 @@ def test_a_wrong_command_line_exits_with_the_usage_code(
         main(arguments)
 
     assert stopped.value.code == ExitCode.USAGE
-    assert "usage: dledger-audit" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith("dledger-audit: ")
+    assert told.endswith("; see dledger-audit --help\n")
+    assert told.count("\n") == 1
 
 
 def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
@@ -69,6 +72,11 @@ def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
         ("--master", "loca", "'loca' is no Spark master: use local[N]"),
         ("--executors", "two", "'two' is not a whole number"),
         ("--rea", "5", "unrecognized arguments: --rea"),
+        ("--executors", "9" * 5000, "'99"),
+        ("--summary-file", "", "'' is no file"),
+        ("--member", "n1=http://h:abc", "'http://h:abc' is not of the form http://HOST[:PORT]"),
+        ("--member", "n1=http://h:99999", "'http://h:99999' is not of the form http://HOST[:PORT]"),
+        ("--member", "n1=http://[::1", "'http://[::1' is not of the form http://HOST[:PORT]"),
     ],
 )
 def test_a_wrong_option_is_told_before_anything_is_read(
@@ -77,8 +85,19 @@ def test_a_wrong_option_is_told_before_anything_is_read(
     with pytest.raises(SystemExit) as stopped:
         main(["--group", "g", "--member", "n0=http://127.0.0.1:1", option, value])
 
+    said = capsys.readouterr().err
     assert stopped.value.code == ExitCode.USAGE
-    assert told in capsys.readouterr().err
+    assert told in said
+    assert len(said) < 600
+
+
+def test_a_member_without_a_name_is_told_without_words_for_python(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--group", "g", "--member", ""])
+
+    assert "no members are given; each is ID=http://HOST:PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--summary-file", "--html"])

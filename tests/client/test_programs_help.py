@@ -52,8 +52,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: str, *arguments: str, python: Path | str) -> subprocess.CompletedProcess[str]:
+    """Run a program; only the tests' own Python may take packages from PYTHONPATH."""
+    isolated = [] if python == sys.executable else ["-I"]
     return subprocess.run(
-        [python, "-I", "-c", START, program, *arguments],
+        [python, *isolated, "-c", START, program, *arguments],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
@@ -144,3 +146,34 @@ def test_a_member_does_not_start_with_a_misspelled_option(program: str) -> None:
 
     assert done.returncode == 2
     assert "unrecognized arguments: --halp" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "see"),
+    [
+        ("dledger", ["get", "0", "--frist", "1"], "dledger get"),
+        ("dledger", ["member", "add", "n1", "--frist"], "dledger member add"),
+        ("dledger-node", ["--frist"], "dledger-node"),
+        (
+            "dledger-node",
+            ["store", "adopt", "f", "--peers=n0-h:1", "--y"],
+            "dledger-node store adopt",
+        ),
+        ("dledger-node", ["seed", "archive", "--frist"], "dledger-node seed"),
+        ("dledger-broker", ["--frist"], "dledger-broker"),
+        ("dledger-operator", ["--node-im=a"], "dledger-operator"),
+        ("dledger-audit", ["--group=g", "--member=n0=http://h:1", "--frist"], "dledger-audit"),
+    ],
+)
+def test_an_unknown_option_is_told_in_one_line_with_the_help_of_its_command(
+    program: str, arguments: list[str], see: str
+) -> None:
+    """An abbreviation is unknown, too: `--y` for `--yes` would change a store."""
+    done = run(program, *arguments, python=sys.executable)
+
+    unknown = next(each for each in arguments if each.startswith(("--f", "--y", "--node")))
+    told = f"unrecognized arguments: {unknown}"
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{see}: {told}")
+    assert done.stderr.endswith(f"; see {see} --help\n")
+    assert done.stderr.count("\n") == 1

@@ -61,6 +61,14 @@ def test_a_survivor_whose_entries_are_all_committed_tells_no_range_of_others(
     assert "from 40" not in text
 
 
+def test_a_survivor_of_a_group_of_one_tells_of_no_others(written: Path) -> None:
+    report = verify(written, lambda _: None)
+
+    text = adopt.check(report, group="g", peers={"n0": "127.0.0.1:1"}).describe()
+
+    assert not any("can never return" in sentence for sentence in text)
+
+
 def test_the_help_tells_how_a_report_without_consent_ends(
     store_command: Command, written: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,7 +4,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.client import IN_FLIGHT_MAX
@@ -12,11 +12,11 @@ from dledger_client.cluster.addresses import PORT_MAX, parse_servers
 from dledger_client.cluster.arguments import SECONDS_MAX
 from dledger_client.cluster.members import Timing
 from dledger_client.commands import profiles, streams
-from dledger_client.commands.exits import ExitCode
 from dledger_client.commands.printing import terminal_columns
 from dledger_client.commands.profiles import GROUP_VARIABLE, SERVERS_VARIABLE
 from dledger_client.errors import AddressError
 from dledger_client.read.indexes import INDEX_MAX
+from dledger_formats import command_lines
 from dledger_formats.protocol.requests import Consistency
 
 HELP_COLUMNS: Final = 70
@@ -26,17 +26,8 @@ TEXT_SHOWN_MAX: Final = 40
 """Length to which a wrong value is cut in a message."""
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors in one line, and does not accept abbreviated options:
-    `--form 0`, a typing error for `--from 0`, would otherwise mean `--format 0`.
-    """
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **given})
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error and a pointer to the help, and exit."""
-        self.exit(ExitCode.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+class Parser(command_lines.Parser):
+    """A parser whose help goes the way of all output."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Write the help or the version; argparse would ignore an error of the output."""

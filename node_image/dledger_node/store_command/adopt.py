@@ -83,8 +83,10 @@ class Adoption:
             f"{has}; the last one is of term {report.end_term}, the member is in term {self.term}.",
             f"The voters that it knows are {voters}; the group's identity is {identity or 'none'}.",
             *self._doubts(),
-            f"After this, {', '.join(self.others)} can never return with their folders.",
         ]
+        if self.others:
+            others = ", ".join(self.others)
+            lines.append(f"After this, {others} can never return with their folders.")
         if self.self_id not in self.members.voters:
             lines.append(f"{self.self_id} was no voter: it may lack acknowledged entries.")
         if report.hard_state and report.hard_state.joining:

@@ -5,9 +5,10 @@ import enum
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from dledger_formats import console
+from dledger_formats.command_lines import Parser
 from dledger_formats.log import disk
 from dledger_formats.peers import PeersError, parse_peers
 from dledger_formats.settings import HTTP_PORT
@@ -23,7 +24,6 @@ from dledger_node.store_command.walk import Batch, LogWalk, Stop, first_cursor, 
 
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024  # DLedger's default, used without index files
 _INDEX: Final = re.compile(r"[0-9]{1,19}")
-Parser: TypeAlias = argparse.ArgumentParser
 
 
 class ExitCode(enum.IntEnum):
@@ -54,9 +54,9 @@ _ADOPT_EPILOG: Final = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Build the parser of the arguments after `dledger-node store`."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="dledger-node store",
         description="Inspect a member's folder, written by dledger-node or Java DLedger. "
         "Changes nothing without --yes.",

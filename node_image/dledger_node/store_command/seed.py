@@ -12,7 +12,6 @@ The copy is written beside the folder and renamed, so a crash leaves no partial 
 starts as a joining one (`raft.joining`), so a copy made in error gives it no vote.
 """
 
-import argparse
 import asyncio
 import os
 import shutil
@@ -21,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.command_lines import Parser
 from dledger_formats.http.status import NodeStatus, is_stranger
 from dledger_formats.log import archives, disk, properties
 from dledger_formats.log.archives import ArchiveInfo
@@ -44,7 +44,7 @@ _REMOVE: Final = (
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Seed the folder of the member that the environment describes; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="dledger-node seed",
         description="Begin the folder of a new group's member with the log of an archive that "
         "`dledger-audit compact` wrote. The settings are those of the member. Copies nothing if "
