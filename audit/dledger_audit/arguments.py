@@ -1,7 +1,6 @@
 """The command lines of `dledger-audit`; needs no library."""
 
 import argparse
-import errno
 import os
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_audit.executors import masters
+from dledger_audit.output_places import history, writable
 from dledger_audit.places import folder
 from dledger_formats.command_lines import Parser
 from dledger_formats.quantities import quantity_bytes
@@ -29,9 +29,6 @@ OWN_SETTINGS: Final = frozenset(
 TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
-STANDARD_OUTPUT: Final = "-"
-TEXT_SHOWN_MAX: Final = 80
-"""Length to which a wrong value is cut in a message."""
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
 _EPILOG: Final = (
@@ -80,7 +77,7 @@ def compact_parser() -> Parser:
         "members are only read.",
         epilog=_COMPACT_EPILOG,
     )
-    chosen.add_argument("--group", required=True, help="name of the group")
+    chosen.add_argument("--group", type=_group, required=True, help="name of the group")
     chosen.add_argument(
         "--member", action="append", required=True, metavar="ID=PLACE",
         help="a voter's URL, or its folder if it is stopped; repeat for each voter",
@@ -183,46 +180,18 @@ def _add_spark(chosen: Parser) -> None:
     )  # fmt: skip
 
 
+def _group(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no group")
+    return text
+
+
 def _master(text: str) -> str:
     if not masters.is_master(text):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no Spark master: use local[N], spark://HOST:PORT or k8s://URL"
         )
     return text
-
-
-def _writable(text: str) -> str:
-    """Check a file's folder now, since the file is written after hours of reading."""
-    if not text:
-        raise argparse.ArgumentTypeError("'' is no file")
-    path = Path(text)
-    _require_short(path)
-    # Unlike the methods of Path, these functions raise no error below an unreadable folder.
-    if text != STANDARD_OUTPUT and not os.path.isdir(path.parent):
-        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
-    if os.path.isdir(path):
-        raise argparse.ArgumentTypeError(f"{text!r} is a folder")
-    return text
-
-
-def _require_short(path: Path) -> None:
-    try:
-        os.stat(path)
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            shown = f"{str(path)[:TEXT_SHOWN_MAX]!r}…"
-            raise argparse.ArgumentTypeError(f"{shown}: {error.strerror}") from error
-
-
-def _history(text: str) -> Path | str:
-    """Check a local folder now, since it is written after hours of reading; it need not exist."""
-    place = folder(text)
-    if isinstance(place, Path):
-        _require_short(place)
-        existing = next((path for path in (place, *place.parents) if os.path.exists(path)), place)
-        if not os.path.isdir(existing):
-            raise argparse.ArgumentTypeError(f"{existing} is no folder")
-    return place
 
 
 def _whole(text: str) -> int:
@@ -300,7 +269,7 @@ def parser() -> Parser:
         "entry of each key, and `dledger-audit verify-compaction` proves such an archive. "
         + _EPILOG,
     )
-    top.add_argument("--group", required=True, help="name of the group")
+    top.add_argument("--group", type=_group, required=True, help="name of the group")
     top.add_argument(
         "--member", action="append", required=True, metavar="ID=URL",
         help="URL of a member's HTTP port, such as http://orders-n0:40912; repeat for each member",
@@ -312,7 +281,7 @@ def parser() -> Parser:
         help="full: check every byte of every entry (default: %(default)s)",
     )
     top.add_argument(
-        "--history", type=_history, metavar="FOLDER",
+        "--history", type=history, metavar="FOLDER",
         help="keep digests of what was read in this folder, and compare with what earlier audits "
         "of the group kept there; or the URI of a Hadoop file system (default: none)",
     )  # fmt: skip
@@ -324,12 +293,12 @@ def parser() -> Parser:
     )
     _add_amounts(top)
     top.add_argument(
-        "--summary-file", type=lambda text: Path(_writable(text)), metavar="FILE",
+        "--summary-file", type=lambda text: Path(writable(text)), metavar="FILE",
         help="file to write the summary to, as JSON (default: none)",
     )  # fmt: skip
     top.add_argument(
         "--html",
-        type=_writable,
+        type=writable,
         metavar="FILE",
         help="file to write one HTML page to, which opens no URL; - writes it after the report "
         "(default: none)",

@@ -34,6 +34,7 @@ from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.history.audit import audit_with_history, not_kept
 from dledger_audit.history.hadoop_history import hadoop_history
 from dledger_audit.history.memory import HistoryError, Memory, load, locked, save
+from dledger_audit.output_places import STANDARD_OUTPUT
 from dledger_audit.outputs import Outputs
 from dledger_audit.passes import SparkPasses
 from dledger_audit.places import is_uri
@@ -91,7 +92,7 @@ def _run_audit(options: argparse.Namespace) -> int:
         outputs.to_standard_output(_output(options.output, captured, result, summary))
         if options.html is not None:
             written = page.render(captured, summary, result, datetime.now(UTC))
-            if options.html == command_line.STANDARD_OUTPUT:
+            if options.html == STANDARD_OUTPUT:
                 outputs.to_standard_output(written.decode())
             else:
                 outputs.to_file(Path(options.html), written)

@@ -74,6 +74,7 @@ def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
         ("--rea", "5", "unrecognized arguments: --rea"),
         ("--executors", "9" * 5000, "'99"),
         ("--summary-file", "", "'' is no file"),
+        ("--group", "", "'' is no group"),
         ("--member", "n1=http://h:abc", "'http://h:abc' is not of the form http://HOST[:PORT]"),
         ("--member", "n1=http://h:99999", "'http://h:99999' is not of the form http://HOST[:PORT]"),
         ("--member", "n1=http://[::1", "'http://[::1' is not of the form http://HOST[:PORT]"),

@@ -16,16 +16,20 @@ from dledger_client.exports.records import Head, pack_end, pack_head
 from dledger_fake_server.group import Group
 
 VAST = "9" * 5000
-NO_TIMES = ["0", "-1", "nan", "inf", "x", "", VAST, "1e400", "1e300"]
-NO_COUNTS = ["0", "-1", "1.5", "x", "", VAST]
-NO_INDEXES = ["-1", "1.5", "x", "", VAST, "9223372036854775808"]
-NO_PORTS = ["0", "-1", "65536", "x", "", VAST]
-NO_NUMBERS = ["2147483648", "-2147483649", "1.5", "x", "", VAST]
+NO_DIGITS = ["1_0", " 7", "+7", "\u0667"]
+"""Texts that Python takes for numbers."""
+NO_TIMES = [*NO_DIGITS, "0", "-1", "nan", "inf", "x", "", VAST, "1e400", "1e300"]
+NO_COUNTS = [*NO_DIGITS, "0", "-1", "1.5", "x", "", VAST]
+NO_INDEXES = [*NO_DIGITS, "-1", "1.5", "x", "", VAST, "9223372036854775808"]
+NO_PORTS = [*NO_DIGITS, "0", "-1", "65536", "x", "", VAST]
+NO_NUMBERS = [*NO_DIGITS, "2147483648", "-2147483649", "1.5", "x", "", VAST]
+NO_HOSTS = ["[::1:1", "::1]:1", "a b:1", "a\nb:1", "a\0b:1"]
 NO_MEMBERS = ["", "x" * 256, "\udcff"]
 NO_FILES = ["", "nowhere/file", "\udcff/file"]
 
 WRONG: dict[str, list[str]] = {
     "--servers": [
+        *NO_HOSTS,
         "h",
         "h:0",
         "h:65536",
@@ -36,7 +40,7 @@ WRONG: dict[str, list[str]] = {
         "\udcff",
         f"h:{VAST}",
     ],
-    "--group": ["x" * 256, "\udcff"],
+    "--group": ["x" * 256, "\udcff", "g\0"],
     "--profile": ["none", "\udcff", "x" * 5000],
     "--deadline": NO_TIMES,
     "--in-flight": [*NO_COUNTS, "2147483649"],
@@ -50,7 +54,7 @@ WRONG: dict[str, list[str]] = {
     "--from": NO_INDEXES,
     "--count": NO_COUNTS,
     "--max-lag": NO_INDEXES,
-    "--http": ["h", "h:0", "http://h:1/status", ",", f"h:{VAST}"],
+    "--http": [*NO_HOSTS, "h", "h:0", "http://h:1/status", ",", f"h:{VAST}"],
     "--http-port": NO_PORTS,
     "--watch": NO_TIMES,
     "--term": NO_INDEXES,

@@ -17,7 +17,7 @@ from dledger_fake_server.group import Group
 
 VAST = 10**5000
 """More digits than Python converts to text."""
-NO_TEXTS: list[Any] = ["", "x" * 256, "\udcff", 7, b"n1", None]
+NO_TEXTS: list[Any] = ["", "x" * 256, "g\0", "\udcff", 7, b"n1", None]
 NO_TIMES: list[Any] = [0, -1, -0.5, math.nan, math.inf, 10**400, 1e300, "1", b"1", True, [1]]
 NO_INDEXES: list[Any] = [-1, 1 << 63, VAST, -VAST, "1", 1.5, True, b"1", [1], math.nan]
 NO_NUMBERS: list[Any] = [1 << 31, -(1 << 31) - 1, VAST, "1", 1.5, True, None]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv6Address
-from re import fullmatch
+from re import fullmatch, search
 from typing import Final
 
 from dledger_client.errors import AddressError
@@ -50,7 +50,8 @@ def parse_server(text: str) -> ServerAddress:
             f"invalid server address {shown}: expected HOST:PORT, or [HOST]:PORT for an IPv6 "
             "address"
         )
-    host = host.removeprefix("[").removesuffix("]")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
     if not host or not (fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= PORT_MAX):
         raise AddressError(
             f"invalid server address {shown}: expected HOST:PORT or ID=HOST:PORT, with a port of "
@@ -58,8 +59,8 @@ def parse_server(text: str) -> ServerAddress:
         )
     if not _is_name(host):
         raise AddressError(
-            f"invalid server address {shown}: {host[:TEXT_SHOWN_MAX]} is no host name: each part "
-            f"between dots has 1 to {LABEL_BYTES_MAX} bytes"
+            f"invalid server address {shown}: {host[:TEXT_SHOWN_MAX]!a} is no host name: each part "
+            f"between dots has 1 to {LABEL_BYTES_MAX} bytes, without spaces"
         )
     if member_id and not MEMBER_ID_PATTERN.fullmatch(member_id):
         raise AddressError(f"invalid member id in {shown}: only letters, digits and _ are allowed")
@@ -76,6 +77,8 @@ def _is_ipv6(host: str) -> bool:
 
 def _is_name(host: str) -> bool:
     """Return whether a host can be looked up as a name, which also holds for addresses."""
+    if search(r"[\s\x00-\x1f\x7f\[\]]", host):
+        return False
     try:
         host.encode("idna")
     except UnicodeError:

@@ -14,6 +14,8 @@ GROUP_BYTES_MAX: Final = 255
 TOKEN_BYTES_MAX: Final = 256
 SECONDS_MAX: Final = 1_000_000_000
 """About 30 years; clocks and numbers on the wire can represent it."""
+TEXT_SHOWN_MAX: Final = 80
+"""Length to which a wrong text is cut in a message."""
 SHOWN_BITS_MAX: Final = 128
 """A number of more bits is not shown: Python refuses to convert a vast one to text."""
 
@@ -26,6 +28,8 @@ def check_text(value: object, name: str, bytes_max: int = GROUP_BYTES_MAX) -> st
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"{name} is {value!a}, which is not valid UTF-8") from None
+    if "\0" in value:
+        raise ValueError(f"{name} is {value[:TEXT_SHOWN_MAX]!a}, which has a NUL")
     if not 0 < size <= bytes_max:
         raise ValueError(f"{name} has {size} bytes; it must have 1 to {bytes_max}")
     return value

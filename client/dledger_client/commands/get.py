@@ -117,8 +117,8 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         begin, dots, end = arguments.range.partition("..")
         end = (end or TO_THE_END) if dots else begin
     try:
-        first = int(begin)
-        last = None if end == TO_THE_END else int(end)
+        first = options.plain_int(str(begin))
+        last = None if end == TO_THE_END else options.plain_int(str(end))
     except ValueError:
         wrong = begin if begin == end else f"{begin}..{end}"
         shown = wrong[: 2 * options.TEXT_SHOWN_MAX]

@@ -1,6 +1,7 @@
 """The options that several commands share, and how their values are parsed."""
 
 import argparse
+import re
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ HELP_COLUMNS: Final = 70
 HELP_COLUMNS_MIN: Final = 20
 TEXT_SHOWN_MAX: Final = 40
 """Length to which a wrong value is cut in a message."""
+_DIGITS: Final = re.compile("-?[0-9]+")
+_TIME: Final = re.compile(r"[0-9.][0-9.eE+-]*")
 
 
 class Parser(command_lines.Parser):
@@ -135,7 +138,7 @@ def add_output_option(
 def seconds(text: str) -> float:
     """Parse a time above 0, for argparse."""
     try:
-        number = float(text)
+        number = float(text) if _TIME.fullmatch(text) else 0.0
     except ValueError:
         number = 0.0
     if not 0 < number <= SECONDS_MAX:
@@ -176,10 +179,20 @@ def port(text: str) -> int:
     return whole_number(text, 1, PORT_MAX)
 
 
+def plain_int(text: str) -> int:
+    """Return a number of digits, with a minus or without. Raises ValueError.
+
+    Python takes more for a number, such as "1_0", " 7" or digits of other scripts.
+    """
+    if not _DIGITS.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
 def whole_number(text: str, smallest: int, largest: int) -> int:
     """Parse a whole number in a range, for argparse."""
     try:
-        number = int(text)
+        number = plain_int(text)
     except ValueError:
         number = smallest - 1
     if not smallest <= number <= largest:
