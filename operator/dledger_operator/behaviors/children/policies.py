@@ -1,19 +1,16 @@
 """Decides when a group's NetworkPolicies are made, and removes them."""
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from dledger_operator.api_objects import ChildView
+from dledger_operator.behaviors.child_refused import child_refused
 from dledger_operator.behaviors.children.ownership import Ownership, ownership
 from dledger_operator.behaviors.rolls.permission import Held
-from dledger_operator.behaviors.volumes.own_claims import CHILD_REFUSED
 from dledger_operator.clients.errors import RefusedError
 from dledger_operator.problem import Problem
 from dledger_operator.resources import network_policies
 from dledger_operator.spec.group import Group
-
-logger = logging.getLogger(__name__)
 
 KIND = "NetworkPolicy"
 
@@ -65,8 +62,7 @@ async def drop_policies(
             try:
                 await api.delete_network_policy(group.namespace, each)
             except RefusedError as error:
-                logger.warning("%s/%s: %s", group.namespace, group.name, error)
-                problem = Problem(reason=CHILD_REFUSED, message=str(error))
+                problem = child_refused(group, error)
     return problem
 
 

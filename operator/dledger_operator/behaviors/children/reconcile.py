@@ -1,7 +1,6 @@
 """Creates the children of a group, and repairs them after changes by other clients."""
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 from dledger_formats.settings import GroupState
 from dledger_operator import names, reasons
 from dledger_operator.api_objects import ChildView, Manifest, VolumeClaimView
+from dledger_operator.behaviors.child_refused import child_refused
 from dledger_operator.behaviors.children import roles
 from dledger_operator.behaviors.children.newest import newest
 from dledger_operator.behaviors.children.ownership import NAME_TAKEN, foreign, name_taken, remains
@@ -41,7 +41,7 @@ from dledger_operator.behaviors.rolls.permission import (
 )
 from dledger_operator.behaviors.volumes.grow_claims import GrowthApi, grow_claims
 from dledger_operator.behaviors.volumes.growth import VolumeUse, of_members
-from dledger_operator.behaviors.volumes.own_claims import CHILD_REFUSED, OwnersApi, own_claims
+from dledger_operator.behaviors.volumes.own_claims import OwnersApi, own_claims
 from dledger_operator.behaviors.volumes.recreation import RecreationApi, recreate_if_outgrown
 from dledger_operator.clients.errors import (
     RefusedError,
@@ -54,8 +54,6 @@ from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
-
-logger = logging.getLogger(__name__)
 
 
 class ChildrenApi(FoundingApi, GrowthApi, OwnersApi, PoliciesApi, RecreationApi, Protocol):
@@ -264,8 +262,7 @@ async def _refusal(api: ChildrenApi, group: Group, manifest: Manifest) -> Proble
     try:
         await api.apply(manifest)
     except RefusedError as error:
-        logger.warning("%s/%s: %s", group.namespace, group.name, error)
-        return Problem(reason=CHILD_REFUSED, message=str(error))
+        return child_refused(group, error)
     return None
 
 

@@ -4,9 +4,10 @@ they record of a founding that another one has superseded (`founding.founded_aga
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from dledger_operator.api_objects import VolumeClaimView
+from dledger_operator.behaviors.child_refused import child_refused
 from dledger_operator.behaviors.volumes.claim_owners import owner_references
 from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
 from dledger_operator.problem import Problem
@@ -14,8 +15,6 @@ from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
 
 logger = logging.getLogger(__name__)
-
-CHILD_REFUSED: Final = "ChildRefused"
 
 
 class OwnersApi(Protocol):
@@ -50,6 +49,5 @@ async def own_claims(
         except (NotFoundError, ConflictError) as error:
             logger.info("%s/%s: %s", group.namespace, group.name, error)
         except RefusedError as error:
-            logger.warning("%s/%s: %s", group.namespace, group.name, error)
-            problem = Problem(reason=CHILD_REFUSED, message=str(error))
+            problem = child_refused(group, error)
     return problem

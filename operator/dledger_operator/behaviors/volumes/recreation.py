@@ -17,8 +17,8 @@ from typing import Protocol
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest, StatefulSetView, VolumeClaimView
+from dledger_operator.behaviors.child_refused import child_refused
 from dledger_operator.behaviors.founding.founding import FoundingRecords
-from dledger_operator.behaviors.volumes.own_claims import CHILD_REFUSED
 from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
 from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
@@ -75,8 +75,7 @@ async def recreate_if_outgrown(
         logger.info("%s/%s: %s", group.namespace, group.name, error)
         return None
     except RefusedError as error:
-        logger.warning("%s/%s: %s", group.namespace, group.name, error)
-        return Problem(reason=CHILD_REFUSED, message=str(error))
+        return child_refused(group, error)
     message = "%s/%s: the StatefulSet is made again, with volume claims of %s; its pods stay"
     logger.info(message, group.namespace, group.name, group.storage.size)
     return None
