@@ -276,13 +276,15 @@ class Raft(CoreView):
             return None
         member = self._member
         if isinstance(member.role_state, Leader):
-            reads.release_confirmed(member, member.role_state)
+            if member.role_state.reads:
+                reads.release_confirmed(member, member.role_state)
             if member.role_state.push_due:
                 entry_pusher.send_due(member, member.role_state)
-            heartbeats.send_notices(member, member.role_state)
+            if member.role_state.notices_due:
+                heartbeats.send_notices(member, member.role_state)
         if member.joining is not None:
             joining.become_voter_if_safe(member, member.joining)
-        if not member.flushed:
+        if not (member.flushed or member.config.confirms_unflushed):
             recalling.note_settled(member)
         hard_state = member.hard_state_to_save(self._saved_hard_state)
         if (
@@ -321,6 +323,7 @@ class Raft(CoreView):
             leader_elector.become_follower(member, member.term, None)
             return
         transfer.end_overdue(member, leader)
+        leader.notices_due = True  # those that were put off while the committed index moved often
         if member.elapsed_ticks >= leader.heartbeat_due:
             heartbeats.send_round(member, leader)
             electorate.stop_pushing_to_removed(member, leader)

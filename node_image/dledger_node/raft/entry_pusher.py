@@ -56,6 +56,7 @@ def handle_response(member: MemberState, leader: Leader, response: PushResponse)
 
 def advance_commit(member: MemberState, leader: Leader) -> None:
     """Commit up to the last index that is durable on a majority, if that entry is of this term."""
+    leader.notices_due = True
     matched = [progress.match_index for progress in leader.progress.values() if progress.is_voter]
     if leader.is_voter:
         matched.append(member.durable_index)

@@ -71,7 +71,7 @@ def note_reported(member: MemberState, progress: Progress, committed_index: int)
         progress.reported_index = max(progress.reported_index, committed_index)
 
 
-def notices_due(member: MemberState, leader: Leader) -> list[str]:
+def uninformed_peers(member: MemberState, leader: Leader) -> list[str]:
     """Return the peers that do not know yet that entries which they hold are committed.
 
     Readers at a follower wait for that. Under load, the next push reports it soon enough.
@@ -82,7 +82,8 @@ def notices_due(member: MemberState, leader: Leader) -> list[str]:
     return [
         peer_id
         for peer_id, progress in leader.progress.items()
-        if progress.reported_index < min(advertised_index, progress.match_index)
+        if progress.reported_index < advertised_index
+        and progress.reported_index < progress.match_index
     ]
 
 
@@ -90,12 +91,13 @@ def send_notices(member: MemberState, leader: Leader) -> None:
     """Report the committed index to peers by a heartbeat of this round, unless it moves so often
     that the next push reports it soon; then send the heartbeat once it moves less often.
     """
-    due = notices_due(member, leader)
-    if not due:
+    leader.notices_due = False
+    peer_ids = uninformed_peers(member, leader)
+    if not peer_ids:
         return
     index, now_ticks = member.advertised_committed_index, member.elapsed_ticks
     if leader.commit_moves.per_tick(index, now_ticks) <= member.config.notices_per_tick_max:
-        for peer_id in due:
+        for peer_id in peer_ids:
             send_to(member, leader, peer_id)
 
 

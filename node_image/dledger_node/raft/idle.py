@@ -39,7 +39,7 @@ def pass_idle_ticks(member: MemberState, count: int, elapsed_ticks: int) -> None
 
 def _ticks_to_act(member: MemberState, before_timeout: int) -> int:
     match member.role_state:
-        case Leader() as leader if heartbeats.notices_due(member, leader):
+        case Leader() as leader if heartbeats.uninformed_peers(member, leader):
             return 0
         case Leader() as leader if leader.transfer is None:
             to_heartbeat = leader.heartbeat_due - member.elapsed_ticks

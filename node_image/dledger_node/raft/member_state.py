@@ -137,6 +137,7 @@ class Leader:
     """Whether a transfer has begun in this term, which ends the read lease."""
     push_due: bool = True
     """Whether a push or a probe may be due, so that `entry_pusher.send_due` must check."""
+    notices_due: bool = True  # whether `heartbeats.send_notices` must check
     commit_moves: CommitMoves = field(default_factory=CommitMoves)
     transfer: Transfer | None = None
     preferred_peer_id: str | None = None

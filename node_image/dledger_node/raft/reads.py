@@ -30,8 +30,6 @@ def release_confirmed(member: MemberState, leader: Leader) -> None:
 
     At most one round is open at a time, so the number of rounds does not grow with that of reads.
     """
-    if not leader.reads:
-        return
     _confirm(member, leader)
     if leader.reads and leader.reads[0].first_round > leader.heartbeat_round:
         heartbeats.send_round(member, leader)

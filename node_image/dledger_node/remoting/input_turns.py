@@ -71,8 +71,9 @@ class InputTurns:
     def _schedule(self) -> None:
         if not self._turn_is_due:
             self._turn_is_due = True
-            call_soon = self._call_soon or asyncio.get_running_loop().call_soon
-            call_soon(self._turn)
+            if self._call_soon is None:  # kept, because `get_running_loop` makes a system call
+                self._call_soon = asyncio.get_running_loop().call_soon
+            self._call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turn_is_due = False

@@ -161,7 +161,8 @@ class ReadProofs:
             committed, unknown = self._proved.release(committed_index, leading_term)
             self._answer(committed, DLedgerResponseCode.SUCCESS)
             self._answer(unknown, DLedgerResponseCode.NOT_LEADER)
-        self._answering.begin()
+        if self._due:
+            self._answering.begin()
 
     @property
     def next_deadline_s(self) -> float:

@@ -91,7 +91,7 @@ class GroupIdentity:
         if self.value:
             return
         core = self._core
-        if core.leads and self._is_the_only_member():
+        if core.leads and len(core.membership.members) == 1 and self._is_the_only_member():
             self._learn(str(uuid.uuid4()), "made the identity")
         elif self._heard and (peer_id := self._peer_with_this_log()):
             self._learn(self._heard[peer_id], f"learned from {peer_id} the identity")

@@ -36,6 +36,8 @@ class LoopLag:
         self._following = False
         self._has_input = False
         self._begun_s = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Kept from the first turn on: `get_running_loop` makes a system call."""
 
     def begin_turn(self) -> None:
         """Measure the current turn; call this wherever input enters, before it is handled."""
@@ -43,7 +45,7 @@ class LoopLag:
         if not self._following:
             self._following = True
             self._begun_s = time.thread_time()
-            asyncio.get_running_loop().call_soon(self._end_turn)
+            self._follow_next_turn()
 
     def timer_fired(self, late_s: float) -> None:
         """Note how late a timer fired."""
@@ -57,4 +59,9 @@ class LoopLag:
         if took_s > QUIET_TURN_S:
             self.turn_cpu_s.observe(took_s)
         if self._following:
-            asyncio.get_running_loop().call_soon(self._end_turn)
+            self._follow_next_turn()
+
+    def _follow_next_turn(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._end_turn)

@@ -70,7 +70,8 @@ class Ticker:
                 self._set_timer()
                 await self._due
                 self._late(self._loop.time() - self._clock.due_s)
-                self._pass_sleep()
+                if self._asleep:
+                    self._end_sleep()
                 self._slept_ticks = 0
                 self._tick(self._clock.tick(self._loop.time()))
                 self._sleep_if_idle()
@@ -85,7 +86,8 @@ class Ticker:
         whether there is any.
         """
         self._sleeps_again = False
-        if self._pass_sleep():
+        if self._asleep:
+            self._end_sleep()
             self._set_timer_if_waiting()
 
     def catch_up(self) -> None:
@@ -94,19 +96,17 @@ class Ticker:
         If nothing else woke this member, it sleeps again after the current turn of the loop, unless
         the input has left work.
         """
-        if self._pass_sleep():
+        if self._asleep:
+            self._end_sleep()
             self._sleeps_again = True
             self._loop.call_soon(self._settle)
 
-    def _pass_sleep(self) -> bool:
-        """End a sleep, and pass its ticks to the core; return whether there was one."""
-        if not self._asleep:
-            return False
+    def _end_sleep(self) -> None:
+        """Pass the ticks of a sleep that ends to the core."""
         self._asleep = False
         passed, elapsed_ticks = self._clock.wake(self._loop.time())
         self._slept_ticks += passed
         self._core.pass_idle_ticks(passed, elapsed_ticks)
-        return True
 
     def _settle(self) -> None:
         """Plan the next tick after an input of the core that ended a sleep."""
