@@ -1,4 +1,4 @@
-"""Prepare this checkout: install Debian packages and create a virtual environment.
+"""Prepare this checkout: install Debian packages, create a virtual environment, fetch promtool.
 
 It runs under the system's Python, so it only uses the standard library. It changes nothing that is
 already installed, so a second run is fast. The local cluster installs its own packages when it
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +26,9 @@ def main(arguments: list[str]) -> int:
     packages = missing_packages()
     if packages and not install_packages(packages):
         return 1
-    make_environment(Path(arguments[0] if arguments else ".venv"))
+    environment = Path(arguments[0] if arguments else ".venv")
+    make_environment(environment)
+    fetch_promtool(environment / "bin")
     return 0
 
 
@@ -79,6 +82,36 @@ def make_environment(folder: Path) -> None:
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([*pip, *constraints, "--editable", f"{ROOT}[dev]"], check=True)
+
+
+def fetch_promtool(folder: Path) -> None:
+    """Put promtool, which tests the alerts, into a folder, unless this machine has it.
+
+    It is in Debian's package of Prometheus, which is not installed: that would start a server.
+    """
+    if shutil.which("promtool") is not None or (folder / "promtool").exists():
+        return
+    if shutil.which("apt-get") is not None:
+        print("fetching promtool", flush=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            if download_package("prometheus", Path(scratch)):
+                shutil.move(Path(scratch) / "usr" / "bin" / "promtool", folder / "promtool")
+                return
+    print("promtool cannot be fetched: tests of alerts are skipped until it is on PATH")
+
+
+def download_package(name: str, folder: Path) -> bool:
+    """Download a Debian package and unpack it into a folder; return whether that was possible."""
+    download = ["apt-get", "download", "-q", name]
+    if subprocess.run(download, cwd=folder, capture_output=True, check=False).returncode:
+        if os.geteuid() != 0:
+            return False
+        subprocess.run(["apt-get", "update", "-q"], check=True)
+        if subprocess.run(download, cwd=folder, check=False).returncode:
+            return False
+    (package,) = folder.glob("*.deb")
+    subprocess.run(["dpkg-deb", "--extract", str(package), str(folder)], check=True)
+    return True
 
 
 if __name__ == "__main__":

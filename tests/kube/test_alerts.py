@@ -1,7 +1,6 @@
 """The chart's alerts: what they ask of Prometheus, and where they send a person."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,8 @@ from prometheus_client import generate_latest
 from api_server.client import Helm
 from dledger_formats.audit import Verdict
 from dledger_kube.objects import NOW, observed_group
+from dledger_must_run.lacking import skip_or_fail
+from dledger_must_run.promtool import find as find_promtool
 from dledger_operator.conditions import of_group
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.observed_audits import EndedAudit, ObservedAudits
@@ -155,10 +156,7 @@ def test_what_keeps_the_alert_of_a_missing_leader_silent_raises_another_one_if_i
 
 @pytest.fixture
 def promtool() -> str:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not installed")
-    return found
+    return find_promtool() or skip_or_fail("promtool is missing: run `make setup`, or install it")
 
 
 def test_promtool_takes_the_rules(promtool: str, spec: dict[str, Any], tmp_path: Path) -> None:

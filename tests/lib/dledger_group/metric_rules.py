@@ -1,13 +1,14 @@
 """The rules of `promtool check metrics`, for machines on which it is not installed."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from dledger_must_run import promtool
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -33,10 +34,10 @@ def complaints(page: bytes) -> list[str]:
         for name in _COUNTER.findall(page.decode())
         if not name.endswith("_total")
     ]
-    promtool = shutil.which("promtool")
-    if promtool is not None:
+    program = promtool.find()
+    if program is not None:
         checked = subprocess.run(
-            [promtool, "check", "metrics"], input=page, capture_output=True, check=False
+            [program, "check", "metrics"], input=page, capture_output=True, check=False
         )
         found += (checked.stdout + checked.stderr).decode().splitlines()
         found += ["promtool refuses the page"] if checked.returncode else []
