@@ -14,6 +14,7 @@ from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_node.raft.ready import ReadState
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
+    HEARTBEAT_TICKS,
     CoreDriver,
     heartbeat,
     of_type,
@@ -93,6 +94,27 @@ def test_a_deposed_leader_releases_its_reads_unconfirmed() -> None:
     driver.receive(heartbeat(2))
 
     assert driver.reads == [ReadState(handle="read", index=None)]
+
+
+def test_an_answer_to_a_round_of_an_earlier_term_confirms_no_read() -> None:
+    """The heartbeat was held up until its receiver had voted in the term that its sender leads."""
+    driver, follower = master(), CoreDriver(self_id="n1")
+    driver.tick(2 * HEARTBEAT_TICKS)
+    late = of_type(HeartBeatRequest, driver.tick(HEARTBEAT_TICKS))[0]
+    driver.receive(heartbeat(2, sender="n2"))
+    driver.become_leader()
+    follower.receive(
+        VoteRequest(sender="n2", receiver="n1", term=3, ledger_end_index=-1, ledger_end_term=-1)
+    )
+    assert (late.receiver, late.term, driver.raft.term) == ("n1", 1, 3)
+
+    for answer in follower.receive(late):
+        driver.receive(answer)
+    driver.raft.read_index("read")
+    driver.work()
+
+    assert driver.raft.leads
+    assert not driver.reads, "n1 has answered no round of term 3"
 
 
 def test_a_partitioned_leader_confirms_no_read() -> None:

@@ -102,13 +102,16 @@ def send_notices(member: MemberState, leader: Leader) -> None:
 
 
 def answer(member: MemberState, request: HeartBeatRequest) -> None:
-    """Answer a heartbeat."""
+    """Answer a heartbeat. The answer to one of an earlier term names no round: if its sender leads
+    this term by now, the number would be that of another round.
+    """
+    round_ = request.round if request.term == member.term else 0
     member.send(
         HeartBeatResponse(
             sender=member.self_id,
             receiver=request.sender,
             term=member.term,
-            round=request.round,
+            round=round_,
             joining=member.joining is not None,
             full=not member.has_room,
         )

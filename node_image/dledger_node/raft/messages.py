@@ -145,7 +145,7 @@ class HeartBeatRequest:
     dissertation, 3.5 and 10.2.1).
     """
     round: int
-    """The number of the leader's heartbeat round; the answer returns it."""
+    """The number of the leader's round; the answer returns it, or 0 if its term is later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
