@@ -2,8 +2,9 @@
 
 import pytest
 
-from dledger_node.raft.membership import AddLearner, Demote
+from dledger_node.raft.membership import AddLearner, Demote, Remove
 from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
+from dledger_node.raft.proposals import RefusalReason
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
@@ -138,3 +139,25 @@ def test_a_change_of_members_counts_at_once() -> None:
     assert driver.change(Demote("n3")) is None
 
     assert not driver.raft.lacks_room, "two of three are one"
+
+
+def test_a_full_peer_is_not_asked_to_lead() -> None:
+    """It would not stand, and the leader would take no appends until it had waited in vain."""
+    driver = leader_of(3)
+    answer(driver, full="n1", room="n2")
+
+    refusal = driver.raft.transfer_leadership("n1")
+
+    assert driver.raft.fit_peer_ids == ("n2",)
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.FALL_BEHIND_TOO_MUCH
+    answer(driver, room="n1 n2")
+    assert driver.raft.transfer_leadership("n1") is None
+
+
+def test_a_change_leaves_a_majority_of_voters_that_have_room() -> None:
+    driver = leader_of(3)
+    answer(driver, full="n1", room="n2")
+
+    assert driver.change(Remove("n2")) is RefusalReason.QUORUM_AT_RISK
+    assert driver.change(Remove("n1")) is None, "n1 is the full member"

@@ -19,8 +19,8 @@ EXIT_CODES: Final = (
 HINTS: Final = {
     DLedgerResponseCode.LAST_VOTER: "the group would have no voter left: promote another member "
     "first",
-    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the resulting voters have answered recently: "
-    "start the voters that are down, or remove them first",
+    DLedgerResponseCode.QUORUM_AT_RISK: "too few of the resulting voters have answered recently "
+    "and have room: start those that are down, give full volumes room, or remove them first",
     DLedgerResponseCode.TOO_MANY_MEMBERS: "a group can have at most 64 members",
     DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: "the member lags too far behind or is down: see "
     "dledger status, and allow more time with --deadline",

@@ -98,9 +98,10 @@ def _unsafe_change(member: MemberState, leader: Leader, change: Change) -> Refus
 
 
 def _is_healthy(member: MemberState, leader: Leader, voter_id: str) -> bool:
-    """Return whether a voter has answered within election_ticks and is not joining."""
+    """Return whether a voter has answered within election_ticks, is not joining, and has room."""
     if voter_id == member.self_id:
         return True
     progress = leader.progress[voter_id]
     silent_ticks = member.now_ticks - progress.contact_tick
-    return progress.knows_promises and silent_ticks < member.config.election_ticks
+    keeps_entries = progress.knows_promises and not progress.is_full
+    return keeps_entries and silent_ticks < member.config.election_ticks

@@ -27,7 +27,7 @@ class RefusalReason(enum.Enum):
     """The transferee is not another voter of the group, or the member to change is not known."""
     FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
     """The transferee, or the learner to promote, lags too far behind, or is joining; or the
-    transferee has just declined, since its state is behind.
+    transferee is on a full volume, or has just declined, since its state is behind.
     """
     MEMBERSHIP_CHANGING = "MEMBERSHIP_CHANGING"
     """An earlier change is not committed yet."""
@@ -40,8 +40,8 @@ class RefusalReason(enum.Enum):
     TOO_MANY_MEMBERS = "TOO_MANY_MEMBERS"
     """The group already has `membership.MEMBERS_MAX` members."""
     QUORUM_AT_RISK = "QUORUM_AT_RISK"
-    """After the change, the healthy voters would not be a majority: nothing could be committed, not
-    even the change itself.
+    """After the change, the healthy voters with room would not be a majority: nothing could be
+    committed, not even the change itself.
     """
 
 

@@ -3,6 +3,7 @@
 Rules: Raft dissertation, section 3.10; DLedger's `preferredLeaderIds`.
 """
 
+from dledger_node.raft import heartbeats
 from dledger_node.raft.member_state import Leader, MemberState, Transfer
 from dledger_node.raft.messages import PreVoteResponse, TakeLeadershipRequest, VoteResult
 from dledger_node.raft.refusals import RefusalCause
@@ -78,7 +79,8 @@ def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
 
 def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bool:
     """Return whether a peer's lag allows a transfer. A joining peer never qualifies, nor does one
-    that has declined the leadership within election_ticks.
+    on a full volume, which would not stand, or that has declined the leadership within
+    election_ticks.
     """
     asked_tick = leader.progress[peer_id].join_asked_tick
     joins = (
@@ -87,7 +89,8 @@ def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bo
     )
     lag_entries_max = member.config.transfer_lag_entries_max
     lags = lag_entries(member, leader, peer_id) > lag_entries_max
-    return not (joins or lags or has_declined(member, leader, peer_id))
+    is_full = peer_id in heartbeats.full_peers(member, leader)
+    return not (joins or lags or is_full or has_declined(member, leader, peer_id))
 
 
 def has_declined(member: MemberState, leader: Leader, peer_id: str) -> bool:
