@@ -14,8 +14,10 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.limited_log import LINES_MAX, PERIOD_S
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits
+from dledger_node.remoting.held_bytes import SMALL_FRAME_BYTES
+from dledger_node.remoting.limits import Limits
 from dledger_wire.listener import (
+    announced,
     append_request,
     get_request,
     hello,
@@ -34,11 +36,6 @@ def settings_with(**fields: int) -> NodeSettings:
 
 
 HEARTBEAT = HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=0, round=1)
-
-
-def announced(frame_bytes: int) -> bytes:
-    """Return the first 8 bytes of a frame of this size."""
-    return (frame_bytes - 4).to_bytes(4, "big") + (100).to_bytes(4, "big")
 
 
 # Memory.
@@ -195,58 +192,7 @@ async def test_links_of_earlier_incarnations_are_cut() -> None:
         assert listener.closed == {"replaced": 1}
 
 
-# Received bytes.
-
-
-async def test_a_member_may_send_larger_frames_than_a_client() -> None:
-    async with listening(
-        client_frame_bytes_max=64 * KIB, peer_frame_bytes_max=128 * KIB
-    ) as listener:
-        client, member = await listener.connect(), await listener.connect()
-        await member.say(hello())
-        await member.answer()
-
-        await client.say(announced(64 * KIB + 1))
-        await member.say(append_request(7, bytes(80 * KIB)))
-
-        assert await client.is_cut()
-        assert (await member.answer()).opaque == 7
-        await member.say(announced(128 * KIB + 1))
-        assert await member.is_cut()
-        assert listener.closed == {"protocol": 2}
-
-
-async def test_unfinished_frames_share_a_budget_and_small_ones_are_never_paused() -> None:
-    budget_bytes = 1024 * KIB
-    async with listening(received_bytes_max=budget_bytes, frame_s=30) as listener:
-        good = await listener.connect()
-        greedy = [await listener.connect() for _ in range(8)]
-        for caller in greedy:
-            caller.writer.write(announced(4096 * KIB) + bytes(1024 * KIB))
-        await until(lambda: listener.gate.received_bytes > budget_bytes)
-        for _ in range(20):
-            assert await good.is_served()
-
-        read_ahead_bytes = 256 * KIB  # what one read takes, for each of them
-        assert listener.gate.received_bytes <= budget_bytes + 8 * read_ahead_bytes
-        listener.pass_time(30)
-        assert [await caller.is_cut() for caller in greedy] == [True] * 8
-        await until(lambda: listener.gate.received_bytes == 0)
-
-
-async def test_a_paused_large_frame_is_read_once_there_is_room() -> None:
-    async with listening(received_bytes_max=256 * KIB) as listener:
-        greedy, patient = await listener.connect(), await listener.connect()
-        await greedy.say(announced(4096 * KIB) + bytes(200 * KIB))
-        await until(lambda: listener.gate.received_bytes >= 200 * KIB)
-        patient.writer.write(append_request(7, bytes(600 * KIB)))
-        await until(lambda: listener.gate.received_bytes > 256 * KIB)
-        assert not listener.appended
-
-        greedy.writer.close()
-
-        assert (await patient.answer()).opaque == 7
-        assert not listener.closed
+# What all connections hold.
 
 
 async def test_the_default_budget_bounds_what_connections_hold() -> None:

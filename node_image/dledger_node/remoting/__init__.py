@@ -1,6 +1,7 @@
 """Bytes between members, and between clients and members.
 
     connection, gate, limits   accepted connections, and their limits
+    held_bytes                 the bytes of unfinished frames that connections hold together
     caller                     such a connection, as the code that answers a call sees it
     keep_alive                 notices that the host at the other end has vanished
     host, lingering            what a connection needs from its member, and how a connection ends

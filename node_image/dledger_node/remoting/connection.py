@@ -179,7 +179,9 @@ class Connection(asyncio.Protocol):
 
     def become_link(self, hello: native.Hello) -> None:
         """Serve the sender of this accepted HELLO as a peer from now on."""
+        self._gate.count_received(self, -self._held_bytes, 0)
         self.peer_id = hello.sender_id
+        self._gate.count_received(self, self._held_bytes, self._held_bytes)
         self._transferred = self._gate.traffic.peers
         self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
         self._gate.becomes_link(self, hello.sender_id, hello.incarnation)

@@ -14,8 +14,9 @@ from typing import Final, Protocol
 from dledger_node.common_times import next_common_time
 from dledger_node.drain import Drain
 from dledger_node.limited_log import LineBudget
+from dledger_node.remoting.held_bytes import HeldBytes, Holder
 from dledger_node.remoting.input_turns import PEERS_SLICE_S, InputTurns
-from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
+from dledger_node.remoting.limits import Limits, Reason
 from dledger_node.remoting.quotas import Quotas
 from dledger_node.slices import Slices, in_slices
 from dledger_node.traffic import Traffic
@@ -35,11 +36,9 @@ FREE_PER_OWN: Final = 1 / 3
 """Free places that an address must leave to others for each of its own. So it takes at most three
 quarters of the places that others have left.
 """
-RESUME_SHARE: Final = 0.75
-"""Paused connections resume below this share of `received_bytes_max`."""
 
 
-class Guest(Protocol):
+class Guest(Holder, Protocol):
     """A connection, as the gate sees it."""
 
     address: str
@@ -62,12 +61,6 @@ class Guest(Protocol):
 
     def take_no_more(self) -> None:
         """Stop reading requests if the client understands GO_AWAY, which will say so."""
-
-    def pause_for_room(self) -> None:
-        """Stop reading until `resume`."""
-
-    def resume(self) -> None:
-        """Resume reading."""
 
 
 class Gate:
@@ -100,8 +93,6 @@ class Gate:
         self.closed_by_reason: Counter[str] = Counter(dict.fromkeys(Reason, 0))
         self.entered = 0
         """How many connections were accepted since the start."""
-        self.received_bytes = 0
-        """Bytes of unfinished frames that all connections hold."""
         self.unsent_bytes = 0
         """Bytes of all connections' answers that the kernel has not accepted yet."""
         self._closed = False
@@ -115,8 +106,8 @@ class Gate:
         self._only_hello: dict[Guest, Reason] = {}
         self._links: dict[str, list[Guest]] = {}
         self._incarnations: dict[str, int] = {}
-        # Connections with a large unfinished frame, the oldest first, and whether they are paused.
-        self._large: dict[Guest, bool] = {}
+        self._of_clients = HeldBytes(limits.received_bytes_max)
+        self._of_links = HeldBytes(limits.links_received_bytes_max)
         self._swept_at_s = now_s()
         self._lines = LineBudget(now_s)
         self._drain = Drain()
@@ -124,6 +115,8 @@ class Gate:
     def take_limits(self, limits: Limits) -> None:
         """Apply new limits; those on a single connection apply to the ones accepted from now on."""
         self.limits = limits
+        self._of_clients.bytes_max = limits.received_bytes_max
+        self._of_links.bytes_max = limits.links_received_bytes_max
         self.quotas.take_limits(limits)
 
     @property
@@ -256,19 +249,19 @@ class Gate:
 
     # -- byte counts -----------------------------------------------------------------------------
 
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of unfinished frames that all connections hold."""
+        return self._of_clients.held_bytes + self._of_links.held_bytes
+
     def count_received(self, guest: Guest, change_bytes: int, held_bytes: int) -> None:
-        """Note how many bytes of an unfinished frame a connection holds."""
-        self.received_bytes += change_bytes
-        if held_bytes > SMALL_FRAME_BYTES:
-            self._large.setdefault(guest, False)
-        else:
-            self._large.pop(guest, None)
-        is_full = self.received_bytes > self.limits.received_bytes_max
-        if is_full and self._large.get(guest) is False and guest is not next(iter(self._large)):
-            self._large[guest] = True
-            guest.pause_for_room()
-        if change_bytes < 0:
-            self._resume()
+        """Note how many bytes of an unfinished frame a connection holds.
+
+        Clients and links have separate limits. Whatever clients hold, a member reads what its
+        leader sends: without heartbeats, it would stand for election.
+        """
+        held = self._of_clients if guest.peer_id is None else self._of_links
+        held.count(guest, change_bytes, held_bytes)
 
     def count_unsent(self, change_bytes: int) -> None:
         """Count unsent bytes; above the limit, cut the connections that leave most unread."""
@@ -293,18 +286,6 @@ class Gate:
             count = self.closed_by_reason[reason]
             text = "closed the connection of %s (%s, no. %d): %s%s"
             logger.warning(text, guest, reason, count, detail, admitted)
-
-    def _resume(self) -> None:
-        """Resume paused connections while there is room, and always the oldest, so that at least
-        one makes progress.
-        """
-        limit_bytes = self.limits.received_bytes_max * RESUME_SHARE
-        for number, (guest, paused) in enumerate(list(self._large.items())):
-            if number and self.received_bytes >= limit_bytes:
-                return
-            if paused:
-                self._large[guest] = False
-                guest.resume()
 
     def _why_full(self, address: str) -> Reason | None:
         free = self.limits.connections_max - len(self._guests)

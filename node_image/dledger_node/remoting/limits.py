@@ -17,6 +17,7 @@ from dledger_formats.settings import (
     NodeSettings,
 )
 from dledger_node.open_files import connections_that_fit
+from dledger_node.remoting.held_bytes import SMALL_FRAME_BYTES
 
 HELD_BYTES_MIN: Final = 16 << 20
 HELD_BYTES_MAX: Final = 128 << 20
@@ -25,8 +26,6 @@ SHARE_OF_MEMORY: Final = 8
 unread answers. Other uses of memory do not depend on it: 64 MiB for appends that wait, 64 KiB for
 each connection, 32 MiB for pages, and about 100 MiB without any client.
 """
-SMALL_FRAME_BYTES: Final = 64 * 1024
-"""A connection that holds at most this much of an unfinished frame is never paused."""
 
 
 class Reason(enum.StrEnum):
@@ -102,9 +101,11 @@ class Limits:
     """
 
     received_bytes_max: int = HELD_BYTES_MAX
-    """Bytes of unfinished frames that all connections hold. Above this, only the oldest of the
+    """Bytes of unfinished frames that all clients hold. Above this, only the oldest of the
     connections that hold more than SMALL_FRAME_BYTES is read; the others wait for room.
     """
+    links_received_bytes_max: int = frames.FRAME_BYTES_MAX
+    """Bytes of unfinished frames that all links hold: clients must not use up this room."""
     unsent_bytes_high: int = 1 << 20
     """Unsent bytes of one connection's answers. Above this, its requests are neither read nor
     handled.
@@ -147,6 +148,7 @@ class Limits:
         """The memory that all connections may hold, except for reads in progress."""
         return (
             self.received_bytes_max
+            + self.links_received_bytes_max
             + self.peer_frame_bytes_max
             + self.unsent_bytes_total_max
             + self.unsent_bytes_max

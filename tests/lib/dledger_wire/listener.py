@@ -171,6 +171,11 @@ class Caller:
         return False
 
 
+def announced(frame_bytes: int) -> bytes:
+    """Return the first 8 bytes of a frame of this size."""
+    return (frame_bytes - 4).to_bytes(4, "big") + (100).to_bytes(4, "big")
+
+
 def metadata_request(opaque: int = 1) -> bytes:
     """Return the frame of a small request."""
     body = requests.MetadataRequest(group="g", remote_id="n0").to_json()
