@@ -128,6 +128,7 @@ async def test_an_append_is_refused_if_the_leader_cannot_be_reached() -> None:
 
     told = {(answer.code, answer.leader_id) for answer in client.answers}
     assert told == {(Code.NOT_LEADER, None)}, "so a client of the Service tries again"
+    assert client.writes == 1
     assert service.next_deadline_s == float("inf")
 
 

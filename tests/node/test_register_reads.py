@@ -10,6 +10,8 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.register import SET, ReadRegisterRequest, ReadRegisterResponse
 from dledger_node.raft.core import Raft
 from dledger_node.services.register import RegisterReads
+from dledger_node.services.waiting import ANSWER_WAIT_S
+from dledger_node.slices import PER_TURN
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
 from dledger_wire.played import become_master, make_server
@@ -116,3 +118,23 @@ async def test_a_read_that_waits_when_the_member_stops_is_answered(core: Raft) -
     stage.state.apply(0)
 
     assert stage.codes == [Code.LEADER_NOT_READY]
+
+
+@pytest.mark.parametrize("code", [Code.SUCCESS, Code.LEADER_NOT_READY])
+async def test_reads_that_end_at_the_same_time_are_answered_over_many_turns(
+    core: Raft, code: Code
+) -> None:
+    """10,000 took one turn of 100 ms."""
+    stage = Stage(core)
+    for _ in range(3 * PER_TURN):
+        stage.read()
+
+    if code is Code.SUCCESS:
+        stage.state.apply(0)
+    else:
+        stage.reads.expire(asyncio.get_running_loop().time() + ANSWER_WAIT_S)
+
+    assert stage.codes == [code] * PER_TURN
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert stage.codes == [code] * 3 * PER_TURN

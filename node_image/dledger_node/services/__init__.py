@@ -24,6 +24,7 @@
     proposed    bodies on their way into the log
     waiting     requests that wait for an index of the log
     quorum_waits  requests that wait until a quorum has their entries
+    due_answers   answers that become due at the same time, sent over several turns
     quorum_progress  whether a leader's entries still get committed
     answering   answers to several appends, in one write for each connection
     refusals    codes of requests that are refused before anything is written

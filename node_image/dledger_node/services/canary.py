@@ -85,7 +85,7 @@ class Canaries(QuorumWaits):
             return DLedgerResponseCode.UNKNOWN_GROUP
         if not self._core.leads:
             return DLedgerResponseCode.NOT_LEADER
-        if self._waiters.is_full:
+        if self._is_full:
             return DLedgerResponseCode.LEADER_PENDING_FULL
         refused = self._room.reserve([0])
         if refused is None and self._core.lacks_room:

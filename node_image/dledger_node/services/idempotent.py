@@ -149,7 +149,7 @@ class IdempotentAppends(QuorumWaits):
         if not self._core.leads:
             self._answer_registration(reply, DLedgerResponseCode.NOT_LEADER)
             return
-        if self._waiters.is_full:
+        if self._is_full:
             self._answer_registration(reply, DLedgerResponseCode.LEADER_PENDING_FULL)
             return
         refused = self._room.reserve([0])
@@ -205,7 +205,7 @@ class IdempotentAppends(QuorumWaits):
         """Answer a duplicate of the entry at `index` once that entry is committed."""
         if index <= self._core.readable_index:
             self._answer_with_place(call, index)
-        elif self._waiters.is_full:
+        elif self._is_full:
             self._answer_append(call, DLedgerResponseCode.LEADER_PENDING_FULL)
         else:
 

@@ -26,7 +26,8 @@ from dledger_node.drain import Drain
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.caller import Caller
 from dledger_node.remoting.leader_link import LeaderLink
-from dledger_node.remoting.service import AppendCall, BatchCall
+from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall
+from dledger_node.services import answering
 from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.waiting import ANSWER_WAIT_S
 
@@ -109,9 +110,9 @@ class PassedOn:
         body = self._body(leader_id, call)
         frame_bytes = len(body) + HEADER_BYTES
         if frame_bytes > self._frame_bytes_max:  # the leader would cut the connection
-            self._refuse(call, DLedgerResponseCode.NOT_LEADER)
+            self._refuse([call], DLedgerResponseCode.NOT_LEADER)
         elif (refused := self._refusal(frame_bytes, call)) is not None:
-            self._refuse(call, refused)
+            self._refuse([call], refused)
         else:
             self._send(self._links.get(leader_id) or self._link_to(leader_id), call, body)
 
@@ -216,7 +217,7 @@ class PassedOn:
             code = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT  # the outcome is unknown
         for passed in waiting:
             self._forget(passed)
-            self._refuse(passed.call, code, names_leader=were_sent)
+        self._refuse([passed.call for passed in waiting], code, names_leader=were_sent)
 
     def _forget(self, passed: Passed) -> None:
         self._waiting_count -= 1
@@ -225,11 +226,11 @@ class PassedOn:
         self._drain.notice(self._waiting_count)
 
     def _refuse(
-        self, call: AppendCall | BatchCall, code: DLedgerResponseCode, *, names_leader: bool = True
+        self, calls: Sequence[ClientCall], code: DLedgerResponseCode, *, names_leader: bool = True
     ) -> None:
         core = self._core
         leader_id = core.leader_id if names_leader else None
         answer = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=leader_id, term=core.term
         )
-        call.connection.send(frames.encode_responses([(call.opaque, answer.to_json())]))
+        answering.send_to_all(calls, answer.to_json())

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.register import ReadRegisterRequest, ReadRegisterResponse
 from dledger_node.raft.core import Raft
+from dledger_node.services.due_answers import DueAnswers
 from dledger_node.services.refusals import Prove
 from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
 from dledger_node.state_machine.machine import StateMachine
@@ -58,6 +59,7 @@ class RegisterReads:
         self._wait_s = wait_s
         self._loop = asyncio.get_running_loop()
         self._waiters = CommitWaiters[Answer](reads_max)
+        self._due = DueAnswers()
         state.call_when_applied(self._applied)
 
     def read(self, request: ReadRegisterRequest, reply: Reply) -> None:
@@ -84,16 +86,17 @@ class RegisterReads:
 
     def expire(self, now_s: float) -> None:
         """Answer the reads that timed out while waiting for the state machine."""
-        answer_all(self._waiters.take_expired(now_s), DLedgerResponseCode.LEADER_NOT_READY)
+        self._due.answer(self._waiters.take_expired(now_s), DLedgerResponseCode.LEADER_NOT_READY)
 
     def give_up(self) -> None:
         """Answer every read that waits."""
+        self._due.give_up(DLedgerResponseCode.LEADER_NOT_READY)
         answer_all(self._waiters.take_all(), DLedgerResponseCode.LEADER_NOT_READY)
 
     def _answer_when_applied(self, index: int, answer: Answer) -> None:
         if index <= self._state.applied_index:
             answer(DLedgerResponseCode.SUCCESS)
-        elif self._waiters.is_full:
+        elif self._waiters.count + self._due.count >= self._waiters.count_max:
             answer(DLedgerResponseCode.LEADER_NOT_READY)
         else:
             deadline_s = self._loop.time() + self._wait_s
@@ -101,7 +104,7 @@ class RegisterReads:
 
     def _applied(self, applied_index: int) -> None:
         released, _ = self._waiters.release(applied_index, _ANY_TERM)
-        answer_all(released, DLedgerResponseCode.SUCCESS)
+        self._due.answer(released, DLedgerResponseCode.SUCCESS)
 
     def _response(
         self, request: ReadRegisterRequest, code: DLedgerResponseCode

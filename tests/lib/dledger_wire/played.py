@@ -35,6 +35,7 @@ class Client:
     def __init__(self) -> None:
         self.address = "198.18.0.1"
         self.answers: list[requests.AppendEntryResponse] = []
+        self.writes = 0
         self.unread_since_s: float | None = None
         self.reads_waiting = 0
 
@@ -43,6 +44,7 @@ class Client:
 
     def send(self, data: bytes) -> None:
         """Keep the answers."""
+        self.writes += 1
         for command in frames.FrameDecoder().feed(data):
             self.answers.append(requests.AppendEntryResponse.from_json(command.body))
 
