@@ -1,7 +1,8 @@
 """CommitWaiters: every waiter is released exactly once, and as committed only in its own term."""
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,17 @@ INDEX_MAX = 30
 def waiter(last_index: int, term: int = 1, deadline_s: float = 10.0, *names: str) -> Waiter[str]:
     replies = names or (f"to {last_index}",)
     return Waiter(replies, last_index, term, deadline_s, len(replies))
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many calls of Python functions some work takes."""
+    events: list[str] = []
+    sys.setprofile(lambda _frame, event, _arg: events.append(event))
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return events.count("call")
 
 
 def names(waiters: Sequence[Waiter[str]]) -> list[str]:
@@ -99,6 +111,32 @@ def test_a_waiter_expires_at_its_deadline() -> None:
     assert names(waiters.take_expired(3.0)) == ["to 2"]
     assert names(waiters.take_expired(1e9)) == ["to 1"]
     assert names(waiters.take_all()) == ["to 3"]
+
+
+def test_an_expiry_costs_the_same_however_many_others_wait() -> None:
+    """A thousand tailing readers made every tick of a member look at all of them."""
+    few, many = CommitWaiters[str](5000), CommitWaiters[str](5000)
+    for waiters, count in ((few, 10), (many, 5000)):
+        for index in range(count):
+            waiters.add(waiter(index, deadline_s=float(index)))
+
+    assert calls_of(lambda: many.take_expired(3.0)) == calls_of(lambda: few.take_expired(3.0))
+    assert (few.count, many.count) == (6, 4996)
+    assert few.next_deadline_s == many.next_deadline_s == 4.0
+
+
+def test_released_waiters_leave_no_deadline_behind() -> None:
+    waiters = CommitWaiters[str](4)
+    waiters.add(waiter(10_000))
+    for index in range(1000):
+        waiters.add(waiter(index))
+        waiters.release(index, 1)
+
+    assert len(waiters._deadlines) < 100
+    waiters.release(10_000, 1)
+    assert waiters.next_deadline_s == math.inf
+    waiters.add(waiter(1, deadline_s=70.0))
+    assert waiters.next_deadline_s == 70.0
 
 
 def test_the_oldest_waiter_is_taken_first_whatever_its_index() -> None:

@@ -86,10 +86,12 @@ class CommitWaiters(Generic[ReplyT]):
         """The index at which a waiter is released next, and its number. Numbers of waiters that
         were released in another way stay here until their index is reached.
         """
+        self._deadlines: list[tuple[float, int]] = []
+        """The deadlines of the waiters that have one, with their numbers, in a heap like the other.
+        """
         self._next_number = 0
         # Bounds over all waiters. They may be too wide after some were released.
         self._lowest_term = self._highest_term = 0
-        self._next_deadline_s = math.inf
         self._drain = Drain()
 
     def replies(self) -> Iterator[ReplyT]:
@@ -121,7 +123,7 @@ class CommitWaiters(Generic[ReplyT]):
     @property
     def next_deadline_s(self) -> float:
         """No waiter's deadline is earlier than this time."""
-        return self._next_deadline_s if self._waiting else math.inf
+        return self._deadlines[0][0] if self._waiting and self._deadlines else math.inf
 
     @property
     def next_index(self) -> float:
@@ -137,14 +139,17 @@ class CommitWaiters(Generic[ReplyT]):
         if self._waiting:
             self._lowest_term = min(self._lowest_term, waiter.term)
             self._highest_term = max(self._highest_term, waiter.term)
-            self._next_deadline_s = min(self._next_deadline_s, waiter.deadline_s)
         else:
             self._lowest_term = self._highest_term = waiter.term
-            self._next_deadline_s = waiter.deadline_s
+            self._heap.clear()
+            self._deadlines.clear()
         number = self._next_number
         self._next_number += 1
         self._waiting[number] = waiter
         heappush(self._heap, (_releasing_index(waiter), number))
+        if waiter.deadline_s < math.inf:
+            heappush(self._deadlines, (waiter.deadline_s, number))
+            self._drop_released()
         self.count += waiter.entry_count
         self.body_bytes += waiter.body_bytes
 
@@ -170,16 +175,23 @@ class CommitWaiters(Generic[ReplyT]):
                 heappush(heap, (committed_index + 1, number))
             else:
                 del self._waiting[number]
-            self.count -= waiter.entry_count
-            self.body_bytes -= waiter.body_bytes
+            self._count_released(waiter)
             committed.append(waiter)
         return committed, unknown
 
     def take_expired(self, now_s: float) -> list[Waiter[ReplyT]]:
-        """Take the waiters whose deadline has passed; their entries may still commit later."""
-        if now_s < self._next_deadline_s or not self._waiting:
-            return []
-        return self._take_if(lambda waiter: waiter.deadline_s <= now_s)
+        """Take the waiters whose deadline has passed, the first deadline first; their entries may
+        still commit later. The cost does not depend on how many others wait.
+        """
+        late: list[Waiter[ReplyT]] = []
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now_s:
+            waiter = self._waiting.pop(heappop(deadlines)[1], None)
+            if waiter is not None:
+                self._count_released(waiter)
+                late.append(waiter)
+        self._drop_released()
+        return late
 
     def take_all(self) -> list[Waiter[ReplyT]]:
         """Take every waiter."""
@@ -188,11 +200,18 @@ class CommitWaiters(Generic[ReplyT]):
     def take_oldest(self) -> Waiter[ReplyT]:
         """Take the waiter that was added first. Raises KeyError if there is none."""
         _, waiter = self._waiting.popitem(last=False)
+        self._count_released(waiter)
+        self._drop_released()
+        return waiter
+
+    def _count_released(self, waiter: Waiter[ReplyT]) -> None:
         self.count -= waiter.entry_count
         self.body_bytes -= waiter.body_bytes
-        if len(self._heap) > 2 * len(self._waiting) + _COMPACT_AT:
+
+    def _drop_released(self) -> None:
+        """Rebuild the heaps if most of what they hold is about waiters that were released."""
+        if max(len(self._heap), len(self._deadlines)) > 2 * len(self._waiting) + _COMPACT_AT:
             self._rebuild()
-        return waiter
 
     def _take_if(self, condition: Callable[[Waiter[ReplyT]], bool]) -> list[Waiter[ReplyT]]:
         numbers = [number for number, waiter in self._waiting.items() if condition(waiter)]
@@ -207,9 +226,14 @@ class CommitWaiters(Generic[ReplyT]):
         self.body_bytes = sum(waiter.body_bytes for waiter in waiters)
         self._lowest_term = min((waiter.term for waiter in waiters), default=0)
         self._highest_term = max((waiter.term for waiter in waiters), default=0)
-        self._next_deadline_s = min((waiter.deadline_s for waiter in waiters), default=math.inf)
         self._heap = [(_releasing_index(one), number) for number, one in self._waiting.items()]
+        self._deadlines = [
+            (one.deadline_s, number)
+            for number, one in self._waiting.items()
+            if one.deadline_s < math.inf
+        ]
         heapify(self._heap)
+        heapify(self._deadlines)
 
 
 def _releasing_index(waiter: Waiter[ReplyT]) -> int:
