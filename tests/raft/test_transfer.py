@@ -131,6 +131,17 @@ def test_a_leader_does_not_hand_over_to_a_member_that_lags_far_behind() -> None:
     assert driver.raft.transferee_id is None
 
 
+def test_a_leader_does_not_hand_over_to_a_member_that_is_silent() -> None:
+    """It would take no appends for an election timeout, while it waited in vain."""
+    driver = leader_with_followers()
+    for _ in range(ELECTION_TICKS):
+        driver.tick()
+        driver.receive(driver.success_from("n1", 0))
+
+    assert reason_of(driver.raft.transfer_leadership("n2")) is RefusalReason.FALL_BEHIND_TOO_MUCH
+    assert driver.raft.transfer_leadership("n1") is None
+
+
 def test_a_transferee_stands_at_once_and_says_that_its_leader_asked() -> None:
     driver = CoreDriver()
     driver.receive(heartbeat(1))

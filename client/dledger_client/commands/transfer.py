@@ -18,7 +18,8 @@ def add_parser(commands: options.Commands) -> None:
             "dledger transfer n2 --term 7": "the same in a group of Java servers",
         },
         exit_codes="0 MEMBER is the leader, 2 usage error, 3 outcome unknown, 4 refused (no such "
-        "member, too far behind, it did not take over, or no valid token), 5 group unreachable.",
+        "member, down or too far behind, it did not take over, or no valid token), 5 group "
+        "unreachable.",
     )
     member_names.add_argument(parser, "member id, such as n2")
     parser.add_argument(

@@ -39,6 +39,6 @@ class LeadershipTransferResponse(Response, kw_only=True, frozen=True):
     """The code is SUCCESS once the transferee leads; `term` is then its term.
 
     Refusals: UNKNOWN_MEMBER if the transferee is not a member, INCONSISTENT_TERM, NOT_LEADER,
-    FALL_BEHIND_TOO_MUCH (also if the transferee's state is behind its log, or its volume full),
-    LEADER_TRANSFERRING during another transfer, and TAKE_LEADERSHIP_FAILED.
+    FALL_BEHIND_TOO_MUCH (also if the transferee is down, its state behind its log, or its volume
+    full), LEADER_TRANSFERRING during another transfer, and TAKE_LEADERSHIP_FAILED.
     """

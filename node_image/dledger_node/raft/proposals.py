@@ -27,7 +27,7 @@ class RefusalReason(enum.Enum):
     """The transferee is not another voter of the group, or the member to change is not known."""
     FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
     """The transferee, or the learner to promote, lags too far behind, or is joining; or the
-    transferee is on a full volume, or has just declined, since its state is behind.
+    transferee is silent or on a full volume, or has just declined, since its state is behind.
     """
     MEMBERSHIP_CHANGING = "MEMBERSHIP_CHANGING"
     """An earlier change is not committed yet."""

@@ -3,7 +3,6 @@
 Rules: Raft dissertation, section 3.10; DLedger's `preferredLeaderIds`.
 """
 
-from dledger_node.raft import heartbeats
 from dledger_node.raft.member_state import Leader, MemberState, Transfer
 from dledger_node.raft.messages import PreVoteResponse, TakeLeadershipRequest, VoteResult
 from dledger_node.raft.refusals import RefusalCause
@@ -79,18 +78,20 @@ def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
 
 def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bool:
     """Return whether a peer's lag allows a transfer. A joining peer never qualifies, nor does one
-    on a full volume, which would not stand, or that has declined the leadership within
-    election_ticks.
+    on a full volume, or that has not answered or has declined the leadership within election_ticks:
+    none of these would stand, and the leader would take no appends while it waited for it.
     """
-    asked_tick = leader.progress[peer_id].join_asked_tick
+    progress = leader.progress[peer_id]
+    asked_tick = progress.join_asked_tick
     joins = (
         asked_tick is not None
         and member.now_ticks - asked_tick <= 2 * member.config.heartbeat_ticks
     )
     lag_entries_max = member.config.transfer_lag_entries_max
     lags = lag_entries(member, leader, peer_id) > lag_entries_max
-    is_full = peer_id in heartbeats.full_peers(member, leader)
-    return not (joins or lags or is_full or has_declined(member, leader, peer_id))
+    is_silent = member.now_ticks - progress.contact_tick >= member.config.election_ticks
+    cannot_stand = is_silent or progress.is_full or has_declined(member, leader, peer_id)
+    return not (joins or lags or cannot_stand)
 
 
 def has_declined(member: MemberState, leader: Leader, peer_id: str) -> bool:
