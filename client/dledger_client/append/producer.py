@@ -151,7 +151,10 @@ class Producer:
             self._sequences = None
 
     def _send_waiting(self) -> None:
-        if self._is_sending or self._is_closed:
+        if self._is_sending:
+            return
+        if self._is_closed:
+            self._end_late()
             return
         self._is_sending = True  # guards against recursion: a call may end during _send
         try:
@@ -173,6 +176,12 @@ class Producer:
             self._is_sending = False
         if self._waiting and self._timer is None:
             self._timer = self._loop.call_later(EXPIRY_INTERVAL_S, self._expire)
+
+    def _end_late(self) -> None:
+        """End calls that came, or were to be sent again, after this producer was closed."""
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            self._dispatcher.forward(call)
 
     def _send(self, call: Call, sequences: Sequences) -> None:
         if not self._has_ended(call):
