@@ -116,6 +116,8 @@ class Connection(asyncio.Protocol):
         self._sweep_timer: asyncio.TimerHandle | None = None
         # When data last arrived, or a request was sent while no response was due.
         self._last_activity_s = self._loop.time()
+        # Whether a response that was due has expired since data last arrived.
+        self._owes_response = False
 
     def __str__(self) -> str:
         return f"{self.member_id} at {self.address}" if self.member_id else str(self.address)
@@ -127,14 +129,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether responses are due and nothing has arrived for `stall_s`."""
+        """Whether responses are due, or requests cannot be written, and nothing has arrived for
+        `stall_s`.
+        """
         now_s = self._loop.time()
         return self._is_silent(now_s) and not self._has_nothing_due(now_s)
 
     def send(self, code: int, body: bytes, reply: Reply) -> None:
         """Send a request with the next write; `reply` receives the response or the error."""
         assert self.is_open, "the connection is closed"
-        if not self._pending and not self._outbox:
+        if not (self._pending or self._outbox or self._owes_response):
             self._last_activity_s = self._loop.time()
         self._outbox.append((code, body, reply))
         self._outbox_bytes += len(body)
@@ -178,6 +182,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._last_activity_s = self._loop.time()
+        self._owes_response = False
         try:
             commands = self._decoder.feed(data)
         except FrameError as error:
@@ -225,13 +230,16 @@ class Connection(asyncio.Protocol):
         return now_s - self._last_activity_s >= self._stall_s
 
     def _has_nothing_due(self, now_s: float) -> bool:
-        """Return whether no response is due yet; stop checking at the first one that is."""
-        return all(reply.due_at_s > now_s for reply in self._pending.values())
+        """Return whether requests can be written, and no response is due yet; stop checking at the
+        first one that is.
+        """
+        is_blocked = self._outbox and not self._is_writable
+        return not is_blocked and all(reply.due_at_s > now_s for reply in self._pending.values())
 
     def _flush(self) -> None:
         self._flush_is_due = False
         now_s = self._loop.time()
-        if self._is_silent(now_s) and self._has_nothing_due(now_s):
+        if self._is_silent(now_s) and not self._owes_response and self._has_nothing_due(now_s):
             self._last_activity_s = now_s
         while self._outbox and self._is_writable and self._transport is not None:
             code = self._outbox[0][0]
@@ -265,7 +273,9 @@ class Connection(asyncio.Protocol):
         overdue = [key for key, reply in self._pending.items() if reply.expires_at_s <= now_s]
         error = ConnectionLostError(f"{self} did not respond in time", was_sent=True)
         for key in overdue:
-            self._pending.pop(key).lost(error)
+            reply = self._pending.pop(key)
+            self._owes_response |= reply.due_at_s <= now_s
+            reply.lost(error)
 
     def _expire_outbox(self, now_s: float) -> None:
         overdue = [item for item in self._outbox if item[2].expires_at_s <= now_s]
