@@ -1,10 +1,14 @@
-"""Members that fall silent: the client leaves them."""
+"""Members and connections that fall silent: the client leaves them, and asks again on new ones."""
 
 import asyncio
+import contextlib
+
+import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import ClientError
+from dledger_client.errors import ClientError, OutcomeUnknownError
+from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 
 TEST_S = 20
@@ -42,3 +46,50 @@ async def test_the_client_leaves_a_silent_leader_although_every_deadline_is_shor
                 await client.append(b"x", deadline_s=0.1)
             except ClientError:
                 assert len(group["n0"].appends) < 20
+
+
+async def test_a_leader_is_reached_again_whose_host_had_vanished(group: Group) -> None:
+    """The connection that the client has to it stays open, but nothing arrives on it."""
+    timing = Timing(deadline_s=10, connect_timeout_s=0.2)
+    async with DLedgerClient(group.servers, "g0", timing=timing) as client:
+        for leader_id in ("n1", "n0"):
+            group.elect(leader_id)
+            await client.append(b"before")
+        assert group["n1"].connections
+        group["n1"].vanish()
+        group.elect("n1")
+
+        assert (await client.append(b"after")).index == 2
+
+
+@pytest.mark.parametrize("follows", [True, False])
+async def test_a_dead_connection_to_a_leader_that_stays_is_replaced(
+    group: Group, follows: bool
+) -> None:
+    timing = Timing(connect_timeout_s=0.2, stall_s=0.1)
+    servers = [group["n0"].address]
+    async with (
+        asyncio.timeout(TEST_S),
+        DLedgerClient(servers, "g0", timing=timing, follow_leader=follows) as client,
+    ):
+        await client.append(b"before")
+        group["n0"].vanish()
+        while len(group.log) < 2:
+            with contextlib.suppress(ClientError):
+                await client.append(b"after", deadline_s=0.3)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+async def test_a_leader_that_is_only_slow_to_append_keeps_its_connection(
+    group: Group, follows: bool
+) -> None:
+    timing = Timing(request_timeout_s=1.0, connect_timeout_s=0.2, stall_s=0.1)
+    group["n0"].script.append(Fault.NO_ANSWER)
+    servers = [group["n0"].address]
+    async with DLedgerClient(servers, "g0", timing=timing, follow_leader=follows) as client:
+        await client.bounds()
+        first = set(group["n0"].connections)
+        with pytest.raises(OutcomeUnknownError, match="did not respond in time"):
+            await client.append(b"x")
+
+        assert group["n0"].connections == first

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dledger_client.calls.call import Call, must_be_split
+from dledger_client.calls.stalled import leave_stalled
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.calls.unsent import UnsentCalls
 from dledger_client.calls.verdicts import Judgement, Verdict, judge, success
@@ -167,10 +168,10 @@ class Dispatcher:
             self._leader = None
 
     def connection_stalled(self, connection: Connection) -> None:
-        """Ask the other members for a new leader while the leader does not respond."""
+        """Ask the members for the leader while the leader does not respond."""
         self.on_stall(connection)
-        if self.members.follow_leader and self._leader is connection and self._leader_check is None:
-            self._leader_check = self._spawn(self._replace_stalled_leader(connection))
+        if self._leader is connection and self._leader_check is None:
+            self._leader_check = self._spawn(self._leave_stalled(connection))
 
     # Sending, resending and ending a call
 
@@ -279,31 +280,27 @@ class Dispatcher:
                 else:
                     elapsed_s = self._loop.time() - self._trouble_since_s
                     await asyncio.sleep(pause_s(elapsed_s, self._random))
-                found = await self._find_while(lambda: self._unsent.any_waits)
+                found = await self.find_while(lambda: self._unsent.any_waits)
                 if isinstance(found, Connection):
-                    self._follow(found)
+                    self.follow(found)
                 elif found is not None:
                     self._end_all_waiting(found)
         finally:
             self._search = None
 
-    async def _replace_stalled_leader(self, stalled: Connection) -> None:
-        """Leave an unresponsive leader once another member reports that it leads."""
+    async def _leave_stalled(self, stalled: Connection) -> None:
         try:
-            found = await self._find_while(
-                lambda: self._leader is stalled and stalled.is_stalled,
-                excluded_id=stalled.member_id,
-            )
-            if isinstance(found, Connection) and self._leader is stalled:
-                self._follow(found)
-                stalled.abort(f"{stalled} stopped responding; the leader is now {found}")
+            await leave_stalled(self, stalled)
         finally:
             self._leader_check = None
 
-    async def _find_while(
-        self, is_wanted: Callable[[], bool], *, excluded_id: str | None = None
+    async def find_while(
+        self, is_wanted: Callable[[], bool], *, silent: Connection | None = None
     ) -> Connection | ClientError | None:
-        search = LeaderSearch(self.members, self._random, excluded_id=excluded_id)
+        """Search the leader, and end waiting calls that expire meanwhile; return None once the
+        leader is no longer wanted. `silent` is as in LeaderSearch.
+        """
+        search = LeaderSearch(self.members, self._random, silent=silent)
         find = self._spawn(search.run())
         try:
             while is_wanted():
@@ -315,7 +312,8 @@ class Dispatcher:
             find.cancel()
         return None
 
-    def _follow(self, connection: Connection) -> None:
+    def follow(self, connection: Connection) -> None:
+        """Send the waiting calls and all further ones on this connection, if it is open."""
         if not connection.is_open:
             return
         self._leader = connection

@@ -101,8 +101,11 @@ class Connection(asyncio.Protocol):
         # Java 0.4.3 copies a request that it cannot parse into the header of its response.
         self._decoder = FrameDecoder(header_bytes_max=FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._is_writable = True
-        self._is_retired = False
+        # Whether the kernel and the transport take more; not while the connection is being closed.
+        self._can_write = True
+        self._is_closing = False
+        self.is_retired = False
+        """Whether the connection is closed as soon as no response is awaited."""
         # Whether the member has reported that every request without an answer was not read.
         self._goes_away = False
         self._end_reason = ""
@@ -114,8 +117,10 @@ class Connection(asyncio.Protocol):
         self._pending: dict[int, Reply] = {}
         self._flush_is_due = False
         self._sweep_timer: asyncio.TimerHandle | None = None
-        # When data last arrived, or a request was sent while no response was due.
-        self._last_activity_s = self._loop.time()
+        self.heard_at_s = self._loop.time()
+        """When data last arrived, on the loop's clock."""
+        # The same, or later: when a request was sent while no response was due.
+        self._last_activity_s = self.heard_at_s
         # Whether a response that was due has expired since data last arrived.
         self._owes_response = False
 
@@ -163,13 +168,21 @@ class Connection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Close the connection as soon as no request waits for a response."""
-        self._is_retired = True
-        if self._transport is not None and not self._pending and not self._outbox:
-            self._transport.close()
+        self.is_retired = True
+        if not self._pending and not self._outbox:
+            self.abort(f"the client has left {self}")  # what is not written yet has expired
+
+    def return_unsent(self, reason: str) -> None:
+        """End the requests that are not written yet, as not sent; `reason` becomes their error."""
+        unsent, self._outbox, self._outbox_bytes = self._outbox, deque(), 0
+        error = ConnectionLostError(reason, was_sent=False)
+        for _, _, reply in unsent:
+            reply.lost(error)
 
     def abort(self, reason: str) -> None:
         """Close the connection now; `reason` becomes the error of its outstanding requests."""
         if self._transport is not None:
+            self._is_closing, self._can_write = True, False
             self._end_reason = self._end_reason or reason
             self._transport.abort()
 
@@ -181,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
 
     def data_received(self, data: bytes) -> None:
-        self._last_activity_s = self._loop.time()
+        self.heard_at_s = self._last_activity_s = self._loop.time()
         self._owes_response = False
         try:
             commands = self._decoder.feed(data)
@@ -199,15 +212,16 @@ class Connection(asyncio.Protocol):
             elif command.code == GO_AWAY:
                 self._goes_away = True
                 self.abort(f"{self} stops and has not read the request")
-        if self._is_retired:
+        if self.is_retired:
             self.retire()
 
     def pause_writing(self) -> None:
-        self._is_writable = False
+        self._can_write = False
 
     def resume_writing(self) -> None:
-        self._is_writable = True
-        self._flush()
+        if not self._is_closing:
+            self._can_write = True
+            self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -216,15 +230,12 @@ class Connection(asyncio.Protocol):
             self._sweep_timer.cancel()
         cause = exc or "closed by the peer"
         reason = self._end_reason or f"the connection to {self} was lost: {cause}"
-        unsent, self._outbox = self._outbox, deque()
         pending, self._pending = self._pending, {}
         self._watcher.connection_lost(self)
         error = ConnectionLostError(reason, was_sent=not self._goes_away)
         for reply in pending.values():
             reply.lost(error)
-        error = ConnectionLostError(reason, was_sent=False)
-        for _, _, reply in unsent:
-            reply.lost(error)
+        self.return_unsent(reason)
 
     def _is_silent(self, now_s: float) -> bool:
         return now_s - self._last_activity_s >= self._stall_s
@@ -233,7 +244,7 @@ class Connection(asyncio.Protocol):
         """Return whether requests can be written, and no response is due yet; stop checking at the
         first one that is.
         """
-        is_blocked = self._outbox and not self._is_writable
+        is_blocked = self._outbox and not self._can_write
         return not is_blocked and all(reply.due_at_s > now_s for reply in self._pending.values())
 
     def _flush(self) -> None:
@@ -241,7 +252,7 @@ class Connection(asyncio.Protocol):
         now_s = self._loop.time()
         if self._is_silent(now_s) and not self._owes_response and self._has_nothing_due(now_s):
             self._last_activity_s = now_s
-        while self._outbox and self._is_writable and self._transport is not None:
+        while self._outbox and self._can_write and self._transport is not None:
             code = self._outbox[0][0]
             requests: list[tuple[int, bytes]] = []
             size_bytes = 0
@@ -262,7 +273,7 @@ class Connection(asyncio.Protocol):
         now_s = self._loop.time()
         self._expire_pending(now_s)
         self._expire_outbox(now_s)
-        if self._is_retired:
+        if self.is_retired:
             self.retire()
         if self.is_stalled:
             self._watcher.connection_stalled(self)

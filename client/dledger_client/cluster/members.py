@@ -190,10 +190,19 @@ class Members:
         return connection
 
     async def _ask(self, connection: Connection) -> MetadataResponse:
+        """Ask for METADATA. Forget a connection on which nothing arrives meanwhile: its other end
+        may have vanished without a word, and be elsewhere by now.
+        """
         request = MetadataRequest(group=self.group, remote_id=connection.member_id)
-        command = await connection.ask(
-            RequestCode.METADATA, request.to_json(), self.timing.connect_timeout_s
-        )
+        heard_at_s = connection.heard_at_s
+        try:
+            command = await connection.ask(
+                RequestCode.METADATA, request.to_json(), self.timing.connect_timeout_s
+            )
+        except ConnectionLostError:
+            if connection.heard_at_s == heard_at_s:
+                self.forget(connection)
+            raise
         try:
             response = MetadataResponse.from_json(command.body)
         except FormatError as error:

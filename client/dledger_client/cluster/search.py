@@ -24,11 +24,12 @@ class LeaderSearch:
     """
 
     def __init__(
-        self, members: Members, random: Callable[[], float], *, excluded_id: str | None = None
+        self, members: Members, random: Callable[[], float], *, silent: Connection | None = None
     ) -> None:
+        """`silent` is the connection that the client wants to leave; it is never returned."""
         self._members = members
         self._random = random
-        self._excluded_id = excluded_id
+        self._silent = silent
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
         self._result: asyncio.Future[Connection | ClientError] = self._loop.create_future()
@@ -38,8 +39,8 @@ class LeaderSearch:
     async def run(self) -> Connection | ClientError:
         """Return the leader's connection, or a RefusedError that makes polling pointless.
 
-        Polls until then or until cancelled, and skips the member `excluded_id`. If the client
-        does not follow the leader, returns the connection of the first member that answers.
+        Polls until then or until cancelled. If the client does not follow the leader, returns the
+        connection of the first member that answers.
         """
         async with self._tasks:
             self._ask_all_known()
@@ -52,8 +53,7 @@ class LeaderSearch:
     def _ask_all_known(self) -> None:
         for address in self._members.addresses():
             key = (address.host, address.port)
-            is_left_out = self._excluded_id is not None and address.member_id == self._excluded_id
-            if key not in self._polls and len(self._polls) < POLLS_MAX and not is_left_out:
+            if key not in self._polls and len(self._polls) < POLLS_MAX:
                 self._polls[key] = self._tasks.create_task(self._poll(address))
 
     async def _poll(self, address: ServerAddress) -> None:
@@ -89,9 +89,16 @@ class LeaderSearch:
                 else f"{connection} knows no leader",
             )
             return False
-        # The excluded member may also be behind the address of a Service.
-        is_left_out = connection.member_id == self._excluded_id
-        return not is_left_out and not members.is_outdated(response.term)
+        return not self._is_left(connection) and not members.is_outdated(response.term)
+
+    def _is_left(self, connection: Connection) -> bool:
+        """Return whether a connection is the silent one, or another one to its member while the
+        silent one may still answer.
+        """
+        silent = self._silent
+        if silent is None or connection.member_id != silent.member_id:
+            return False
+        return connection is silent or not silent.is_retired
 
 
 async def ask_all_members(

@@ -89,6 +89,8 @@ class Member:
     script: deque[Behavior] = field(default_factory=deque)
     is_frozen: bool = False
     """Whether the member reads requests but answers none."""
+    dead: set[Connection] = field(default_factory=set)
+    """Connections on which nothing is answered any more."""
     appends: list[bytes] = field(default_factory=list)
     """The body of every append received, in order."""
     batches: list[list[bytes]] = field(default_factory=list)
@@ -136,6 +138,12 @@ class Member:
         for connection in self.connections:
             connection.transport.pause_reading()
 
+    def vanish(self) -> None:
+        """Answer only on connections that are made from now on, as the pod does that comes after
+        one whose host has vanished.
+        """
+        self.dead |= self.connections
+
     def send_to_all(self, command: RemotingCommand) -> None:
         """Send a frame to every client."""
         for connection in self.connections:
@@ -143,7 +151,7 @@ class Member:
 
     def handle(self, command: RemotingCommand, connection: Connection) -> bytes | Fault:
         """Return the response frame, or a fault."""
-        if self.is_frozen:
+        if self.is_frozen or connection in self.dead:
             return Fault.NO_ANSWER
         try:
             if command.code == FOLLOW and self.supports_follow:
