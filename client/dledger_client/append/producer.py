@@ -212,13 +212,13 @@ class Producer:
         if not self._waiting:  # all waiting calls have ended in the meantime
             self._registration = None
             return
-        now_s = self._loop.time()
+        now_s, oldest = self._loop.time(), self._waiting[0]
         call = Call(
             kind=REGISTER,
             request=RegisterProducerRequest(group=self._group),
             is_repeatable=True,
             began_s=now_s,
-            deadline_s=self._waiting[0].deadline_s,
+            deadline_s=oldest.deadline_s,
             handler=self._dispatcher,
             answer=self._loop.create_future(),
         )
@@ -229,21 +229,24 @@ class Producer:
         if isinstance(answer, RegisterProducerResponse):
             self._sequences = Sequences(answer.producer)
         else:
-            self._end_waiting(answer)
+            self._end_waiting(answer, oldest)
         self._send_waiting()
 
-    def _end_waiting(self, answer: Message | ClientError) -> None:
+    def _end_waiting(self, answer: Message | ClientError, oldest: Call) -> None:
         """End waiting calls after a failed registration.
 
-        A permanent error ends all of them; any other error ends the oldest, whose deadline the
-        registration had.
+        A permanent error ends all of them; any other error ends only `oldest`, whose deadline the
+        registration had, if that still waits.
         """
         assert isinstance(answer, ClientError)
         is_permanent = isinstance(answer, RefusedError) and answer.code in _PERMANENT
         if isinstance(answer, RefusedError):
             answer = unsupported(self._group, answer)
-        for _ in range(len(self._waiting) if is_permanent else min(1, len(self._waiting))):
-            self._dispatcher.end(self._waiting.popleft(), answer)
+        waiting, self._waiting = self._waiting, deque()
+        ended = [call for call in waiting if is_permanent or call is oldest]
+        self._waiting.extend(call for call in waiting if not is_permanent and call is not oldest)
+        for call in ended:
+            self._dispatcher.end(call, answer)
 
     def _end_exhausted(self) -> None:
         """End the waiting calls of a resumed registration that can take no further sequence."""
