@@ -1,15 +1,20 @@
 """Translating API objects into the operator's own types."""
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Event, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator.clients import pod_problems, translate
 from dledger_operator.spec.revision import Revision
+
+GROUPS = Path(__file__).resolve().parents[2] / "crds" / "dledgergroups.yaml"
 
 
 def pod(
@@ -192,6 +197,29 @@ def test_a_problem_has_the_reason_and_message_from_kubernetes(
     assert problem is not None
     assert problem.reason == reason
     assert part in problem.message
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("OutOfephemeral-storage", "OutOfephemeral_storage"),
+        ("OutOfexample.com/disks", "OutOfexample_com_disks"),
+        ("2 nodes: no room.", "nodes_no_room_"),
+        ("no_room" * 1000, ("no_room" * 1000)[:128]),
+        ("?", "Unknown"),
+    ],
+)
+def test_a_reason_that_no_condition_may_have_becomes_one(given: str, shown: str) -> None:
+    """The API server would refuse the whole status of the group."""
+    (version,) = yaml.safe_load(GROUPS.read_text())["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    allowed = status["conditions"]["items"]["properties"]["reason"]
+
+    problem = translate.pod_view(pod(phase="Failed", reason=given, message="too full")).problem
+
+    assert problem is not None
+    assert (problem.reason, problem.message) == (shown, "too full")
+    assert re.fullmatch(allowed["pattern"], problem.reason)
 
 
 def test_what_a_container_said_last_is_whole_although_the_kubelet_says_much() -> None:

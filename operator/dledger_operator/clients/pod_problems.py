@@ -20,11 +20,18 @@ _FAILED_CREATE: Final = re.compile(
     re.DOTALL,
 )
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_NOT_IN_REASONS: Final = re.compile(r"[^A-Za-z0-9_]+")
+REASON_LENGTH_MAX: Final = 128
 
 
 def problem_of(reason: str, message: str | None) -> Problem:
-    """Return a problem with a message of bounded length."""
-    return Problem(reason=reason, message=(message or "").strip()[:MESSAGE_LENGTH_MAX])
+    """Return a problem with a message of bounded length, and a reason that a condition may have.
+
+    Kubelets and schedulers also give reasons such as `OutOfephemeral-storage`. The API server would
+    refuse the whole status of a group with such a condition.
+    """
+    words = _NOT_IN_REASONS.sub("_", reason).lstrip("_0123456789")[:REASON_LENGTH_MAX]
+    return Problem(reason=words or "Unknown", message=(message or "").strip()[:MESSAGE_LENGTH_MAX])
 
 
 def pod_problem(pod: Pod, container_name: str) -> Problem | None:
