@@ -22,7 +22,7 @@ from dledger_operator.behaviors.phases import Phases
 from dledger_operator.behaviors.report.event_recorder import EventRecorder
 from dledger_operator.behaviors.served_namespaces import ServedNamespaces
 from dledger_operator.clients.canary_client import CanaryClient
-from dledger_operator.clients.errors import KubeError, NotFoundError
+from dledger_operator.clients.errors import KubeError, NotServedError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.clients.member_remoting import MemberRemotingClient
@@ -82,7 +82,7 @@ async def _run_or_exit(settings: OperatorSettings) -> None:
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Run the operator. Raises NotFoundError if the CRDs are missing.
+    """Run the operator. Raises NotServedError if the CRDs are missing.
 
     While the API server is down or refuses, the operator waits without a limit. Namespaces that
     cannot be read are left out meanwhile, unless none can be read.
@@ -112,7 +112,7 @@ async def run(settings: OperatorSettings) -> None:
             settings.watch_namespaces,
             on_left_out=context.metrics.namespaces_left_out.set,
         )
-        await run_unless(stopping, wait_for(check_at_start, NotFoundError))
+        await run_unless(stopping, wait_for(check_at_start, NotServedError))
         if stopping.is_set():
             return
         if context.nodes.readable:

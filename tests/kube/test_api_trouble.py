@@ -78,6 +78,24 @@ async def test_labels_are_right_soon_after_the_servers_return(
     assert '"groups": 1' in health
 
 
+async def test_a_group_is_followed_after_something_else_has_answered_404_for_the_server(
+    cluster: Cluster, proxy: FaultyProxy
+) -> None:
+    """No watch event would report that the group still exists."""
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+
+    proxy.refuse_new_requests_with(404)
+    await cluster.elect(2, 8)
+    await asyncio.sleep(TROUBLE_S)  # the trouble's length is the test's input
+    proxy.pass_on()
+    await cluster.elect(0, 9)
+
+    await cluster.until("n0 is labeled", lambda: cluster.roles() == led_by(0), RIGHT_S_MAX)
+    assert '"groups": 1' in await asyncio.to_thread(cluster.operator.health)
+
+
 async def test_labels_are_right_soon_after_a_watch_has_failed(
     cluster: Cluster, proxy: FaultyProxy
 ) -> None:

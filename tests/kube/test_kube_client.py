@@ -21,6 +21,7 @@ from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.clients.errors import (
     ConflictError,
     NotFoundError,
+    NotServedError,
     RefusedError,
     UnavailableError,
 )
@@ -304,7 +305,7 @@ async def test_the_error_for_missing_crds_says_what_to_do(
     monkeypatch.setenv("KUBECONFIG", str(empty_api_server.kubeconfig))
     api = KubeApi.open()
     try:
-        with pytest.raises(NotFoundError, match="install the chart's CRDs first"):
+        with pytest.raises(NotServedError, match="install the chart's CRDs first"):
             await api.check_served(None)
     finally:
         await api.close()

@@ -18,7 +18,7 @@ from dledger_operator.behaviors import served_namespaces
 from dledger_operator.behaviors.served_namespaces import REFUSED_S_MAX, ServedNamespaces
 from dledger_operator.behaviors.watch_check import LOOK_S, WatchCheck
 from dledger_operator.clients.errors import (
-    NotFoundError,
+    NotServedError,
     PartlyRefusedError,
     RefusedError,
     UnavailableError,
@@ -105,7 +105,7 @@ async def test_a_server_that_refuses_everything_is_waited_for(namespaces: tuple[
     assert server.served.watched == namespaces
 
 
-@pytest.mark.parametrize("error", [NotFoundError("no such kind"), UnavailableError("no answer")])
+@pytest.mark.parametrize("error", [NotServedError("no such kind"), UnavailableError("no answer")])
 async def test_no_namespace_is_left_out_since_the_server_does_not_answer(error: Exception) -> None:
     server = Server("a", "b")
     server.error = error

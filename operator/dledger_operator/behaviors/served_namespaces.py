@@ -65,7 +65,7 @@ class ServedNamespaces:
     async def look(self) -> None:
         """Find out which namespaces can be read.
 
-        Raises KubeError if none can, or if the API server does not answer; NotFoundError if the
+        Raises KubeError if none can, or if the API server does not answer; NotServedError if the
         CRDs are missing; PartlyRefusedError, the first time, if one lacks some of the kinds. Later,
         such a namespace stays watched or left out, as it was.
         """

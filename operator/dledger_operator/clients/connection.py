@@ -21,6 +21,7 @@ from dledger_operator.clients.errors import (
     InvalidError,
     KubeError,
     NotFoundError,
+    NotServedError,
     RefusedError,
     UnavailableError,
 )
@@ -127,12 +128,19 @@ def _source(config: SingleConfig) -> str:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn the library's errors into KubeErrors whose message starts with the request."""
+    """Turn the library's errors into KubeErrors whose message starts with the request.
+
+    A 404 counts for an object only if it names the object. Whatever lies between the operator and
+    the API server may answer 404 as well, and nobody would find out that the object still exists.
+    """
     try:
         yield
     except ApiError as error:
         kind = _ERROR_OF_CODE.get(error.status.code or 500, UnavailableError)
-        causes = (error.status.details.causes if error.status.details else None) or []
+        details = error.status.details
+        causes = (details.causes if details else None) or []
+        if kind is NotFoundError and not (details and details.name):
+            kind = NotServedError
         if any(cause.field == "metadata.uid" for cause in causes):
             kind = ConflictError  # another object has this name now
         raise _error(kind, f"{what}: {error.status.message}", error.response) from error
@@ -140,6 +148,7 @@ def translated(what: str) -> Iterator[None]:
         # The API server answers in plain text with a 404 for a kind that it does not serve, and
         # with a 429 while it is overloaded.
         kind = _ERROR_OF_CODE.get(error.response.status_code, UnavailableError)
+        kind = NotServedError if kind is NotFoundError else kind
         text = error.response.text.strip() or str(error)
         raise _error(kind, f"{what}: {text}", error.response) from error
     except httpx2.HTTPError as error:

@@ -15,7 +15,7 @@ from dledger_operator.api_objects import Manifest
 from dledger_operator.clients import connection, removal
 from dledger_operator.clients.errors import (
     ConflictError,
-    NotFoundError,
+    NotServedError,
     PartlyRefusedError,
     RefusedError,
 )
@@ -138,8 +138,8 @@ class CustomObjectClient:
                         _KINDS[kind], namespace=namespace or ALL_NS, chunk_size=1
                     ):
                         break
-            except NotFoundError as error:
-                raise NotFoundError(f"{error}; install the chart's CRDs first") from error
+            except NotServedError as error:
+                raise NotServedError(f"{error}; install the chart's CRDs first") from error
             except RefusedError as error:
                 refusals.append(error)
         if refusals:

@@ -1,7 +1,7 @@
 """Errors of the clients.
 
 KubeError                a request to the API server failed
-├── NotFoundError        the object or its kind does not exist
+├── NotFoundError        the object does not exist
 │   └── GroupGoneError   the group was deleted
 ├── ConflictError        the object has changed since it was read
 ├── EvictionRefusedError a disruption budget does not permit the eviction now
@@ -9,6 +9,7 @@ KubeError                a request to the API server failed
 │   ├── InvalidError     the object is invalid, no matter who sends it or when
 │   └── PartlyRefusedError only some of this project's kinds may not be read
 └── UnavailableError     no answer in time, or a temporary failure of the server
+    └── NotServedError   the server does not know the kind, or the path
 MemberSilentError        a member gave no valid answer in time
 CanaryUnsupportedError   a member's release does not support canaries
 """
@@ -19,7 +20,7 @@ class KubeError(Exception):
 
 
 class NotFoundError(KubeError):
-    """The object or its kind does not exist."""
+    """The object does not exist."""
 
 
 class GroupGoneError(NotFoundError):
@@ -53,6 +54,10 @@ class UnavailableError(KubeError):
         """Create an error; the server asks for no retry before `retry_after_s`."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class NotServedError(UnavailableError):
+    """The server does not know the kind or the path. That says nothing about the object."""
 
 
 def asked_pause_s(error: Exception) -> float:

@@ -85,6 +85,10 @@ class FaultyProxy:
         self._refusal, self._retry_after = status, retry_after
         await self.cut_watches()
 
+    def refuse_new_requests_with(self, status: int) -> None:
+        """Answer every new request with this status; the watches stay open."""
+        self._refusal = status
+
     def pass_on(self) -> None:
         """Stop refusing."""
         self._refusal = 0
