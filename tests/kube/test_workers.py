@@ -85,6 +85,18 @@ async def test_a_deleted_group_has_no_worker(workers: Workers) -> None:
     assert tasks() == set()
 
 
+async def test_the_worker_of_a_deleted_group_acts_no_more(workers: Workers) -> None:
+    """A loop that went on for a moment would export metrics that nobody removes."""
+    workers.group_changed(group_body())
+    worker = workers._groups.get(("air", "flights"))
+    assert worker is not None
+    assert worker.loops.acts
+
+    workers.group_deleted(group_body())
+
+    assert not worker.loops.acts
+
+
 async def test_a_recreated_group_replaces_the_worker_of_the_old_one(
     workers: Workers,
 ) -> None:

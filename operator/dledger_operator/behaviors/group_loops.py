@@ -65,6 +65,9 @@ class GroupLoops:
         self._what = what
         self._asked = asyncio.Event()
         """Set when `acts` has changed."""
+        self._acting: list[asyncio.Task[None]] = []
+        self._ending: list[asyncio.Task[None]] = []
+        """The tasks of loops that were cancelled."""
 
     def act(self, epoch: object) -> None:
         """Run all loops from now on."""
@@ -72,8 +75,15 @@ class GroupLoops:
         self._asked.set()
 
     def stand_by(self) -> None:
-        """Only follow the leader from now on, because another process does the rest."""
+        """Only follow the leader from now on, because another process does the rest.
+
+        The other loops are cancelled at once, in the middle of their turns: one that goes on only
+        now would still act, or export metrics of the group that nobody would remove.
+        """
         self.acts = False
+        for task in self._acting:
+            task.cancel()
+        self._ending, self._acting = [*self._ending, *self._acting], []
         self._asked.set()
 
     def wake(self, *loops: str) -> None:
@@ -83,22 +93,19 @@ class GroupLoops:
 
     async def run(self, follow: Run, others: Mapping[str, Run]) -> None:
         """Run until cancelled."""
-        acting: list[asyncio.Task[None]] = []
         with self._context.phases.for_a_group() as phase_s:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._repeat("follow", follow, phase_s))
                 while True:
                     self._asked.clear()
-                    if self.acts and not acting:
-                        acting = [
+                    await self._wait_for_the_end()
+                    if self.acts and not self._acting:
+                        self._acting = [
                             tasks.create_task(
                                 self._repeat(loop, partial(self.leader_first.run, run), phase_s)
                             )
                             for loop, run in others.items()
                         ]
-                    elif not self.acts and acting:
-                        await self._stop(acting)
-                        acting = []
                     await self._asked.wait()
 
     async def _repeat(self, loop: str, run: Run, phase_s: float) -> None:
@@ -112,11 +119,12 @@ class GroupLoops:
             phase_s=phase_s,
         )
 
-    async def _stop(self, acting: list[asyncio.Task[None]]) -> None:
-        """Stop loops in the middle of their turns: another process may act at any moment."""
-        for task in acting:
-            task.cancel()
-        await asyncio.gather(*acting, return_exceptions=True)
+    async def _wait_for_the_end(self) -> None:
+        """Wait until the cancelled loops have ended."""
+        ending, self._ending = self._ending, []
+        if not ending:
+            return
+        await asyncio.gather(*ending, return_exceptions=True)
         for loop, wake in self.wakes.items():
             if loop != "follow":
                 wake.busy_since_s = None

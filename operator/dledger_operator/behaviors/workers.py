@@ -79,8 +79,9 @@ class Workers:
         duties, worker = self._context.duties, self._groups.get(key)
         duty, epoch = duties.of(key[0]), duties.epoch(key[0])
         if duty is Duty.NOTHING:
-            if self._groups.stop(key):
-                self._context.metrics.remove_group(*key)
+            if worker is not None:
+                worker.stand_by()  # what is on its way is no longer exported
+                self._groups.stop(key)
             return
         if worker is not None and worker.uid == uid and duty is Duty.FOLLOW:
             worker.stand_by()
@@ -230,9 +231,11 @@ class Workers:
         if key in self._group_bodies and self._group_bodies[key]["metadata"]["uid"] == uid:
             del self._group_bodies[key]
             self._watch_namespaces()
-        if self._groups.stop(key, uid):
+        worker = self._groups.get(key)
+        if worker is not None and worker.uid == uid:
             logger.info("%s/%s: the group was deleted; stopped its worker", *key)
-            self._context.metrics.remove_group(*key)
+            worker.stand_by()
+            self._groups.stop(key)
 
 
 def _owner(body: Mapping[str, Any], label: str) -> Key:
