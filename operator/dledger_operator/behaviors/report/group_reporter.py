@@ -1,6 +1,8 @@
 """Reports one group: its status, its metrics and its Events."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dledger_operator import names
@@ -21,6 +23,10 @@ from dledger_operator.conditions import (
 )
 from dledger_operator.observed_state import ObservedGroup
 
+logger = logging.getLogger(__name__)
+
+PENDING_EVENTS_MAX: Final = 100
+"""How many Events wait for a status; the oldest are left out while it cannot be written."""
 # After its start, the operator waits this long for a leader before it reports that there is none.
 GATHERING_S_MAX: Final = 5.0
 CALM_S: Final = 60.0
@@ -48,11 +54,13 @@ class GroupReporter:
         self._is_new = not status
         self._writer = StatusReporter(context.api, clock=context.clock)
         self._endpoint_events = EndpointEvents()
-        self._pending_events: list[EventNote] = []
+        self._pending_events: deque[EventNote] = deque(maxlen=PENDING_EVENTS_MAX)
+        self._left_out = 0
+        """How many Events were left out since the last status."""
 
     def add_event(self, note: EventNote) -> None:
         """Record an Event after the next status, which is then due."""
-        self._pending_events.append(note)
+        self._add([note])
         self._on_event()
 
     def status(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,18 +90,32 @@ class GroupReporter:
         """
         now, previous = self._context.now(), self.status(body)
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
-        self._pending_events += self._endpoint_events.on_report(status["conditions"], now)
+        self._add(self._endpoint_events.on_report(status["conditions"], now))
         if observed.pods_known:  # what is not known must raise no alert
             self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)
         # A status that could not be written must not count as the previous one.
-        self._pending_events += quorum_events(previous, status)
-        self._pending_events += audit_events(previous, status)
-        self._pending_events += member_events(previous.get("members") or [], status["members"])
+        self._add(quorum_events(previous, status))
+        self._add(audit_events(previous, status))
+        self._add(member_events(previous.get("members") or [], status["members"]))
+        self._log_left_out(observed)
         while self._pending_events:
-            note = self._pending_events.pop(0)
+            note = self._pending_events.popleft()
             await self._context.events.record(names.GROUP_KIND, body, note)
         return CALM_S if is_calm(status["conditions"]) else None
+
+    def _add(self, notes: Iterable[EventNote]) -> None:
+        for note in notes:
+            self._left_out += len(self._pending_events) == PENDING_EVENTS_MAX
+            self._pending_events.append(note)
+
+    def _log_left_out(self, observed: ObservedGroup) -> None:
+        if self._left_out:
+            logger.warning(
+                "%s/%s: left out the first %d Events, since the status could not be written",
+                observed.namespace, observed.name, self._left_out,
+            )  # fmt: skip
+        self._left_out = 0
 
 
 def is_calm(conditions: Sequence[Mapping[str, Any]]) -> bool:
