@@ -20,7 +20,8 @@ from dledger_operator.behaviors.handover.placement import (
     Stay,
     decide,
 )
-from dledger_operator.behaviors.rolls.roll_steps import ReplacePod, RollPod, RollState, next_step
+from dledger_operator.behaviors.rolls.roll_state import RollPod, RollState
+from dledger_operator.behaviors.rolls.roll_steps import ReplacePod, next_step
 from dledger_operator.behaviors.steps import HandOver, Wait
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.preferred_leader import PreferredLeader

@@ -15,7 +15,8 @@ from dledger_kube.scaling_world import KNOWN, ScalingWorld
 from dledger_operator import names
 from dledger_operator.behaviors.members.scale import Scaler
 from dledger_operator.behaviors.rolls.roll_or_scale import scaling_goes_first
-from dledger_operator.behaviors.rolls.roll_steps import ReplacePod, RollPod, RollState, next_step
+from dledger_operator.behaviors.rolls.roll_state import RollPod, RollState
+from dledger_operator.behaviors.rolls.roll_steps import ReplacePod, next_step
 from dledger_operator.behaviors.steps import HandOver
 
 TURNS_MAX = 150

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from dledger_operator.behaviors.rolls.roll_steps import (
+from dledger_operator.behaviors.rolls.roll_state import (
     LAG_ENTRIES_MAX,
-    LATE_S_MIN,
     READY_S_MIN,
-    REFUSED_S_MIN,
-    ReplacePod,
     RollPod,
     RollState,
+)
+from dledger_operator.behaviors.rolls.roll_steps import (
+    LATE_S_MIN,
+    REFUSED_S_MIN,
+    ReplacePod,
     in_order,
     next_step,
     unproven,

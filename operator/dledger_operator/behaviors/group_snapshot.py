@@ -31,7 +31,8 @@ from dledger_operator.behaviors.report.status import leader_changes_from_json
 from dledger_operator.behaviors.rolls.permission import Cause
 from dledger_operator.behaviors.rolls.pods_to_roll import blank_claims, roll_state
 from dledger_operator.behaviors.rolls.roll_plan import roll_plan
-from dledger_operator.behaviors.rolls.roll_steps import RollPod, in_order
+from dledger_operator.behaviors.rolls.roll_state import RollPod
+from dledger_operator.behaviors.rolls.roll_steps import in_order
 from dledger_operator.behaviors.volumes.growth import VolumeUse, volume_use
 from dledger_operator.observed_state import (
     Membership,

@@ -17,6 +17,7 @@ from dledger_operator.behaviors.members.leader_client import LeaderClient
 from dledger_operator.behaviors.members.membership import is_possible
 from dledger_operator.behaviors.members.scale_steps import ScaleState, next_step
 from dledger_operator.behaviors.members.steps import ChangeMember, DeleteClaims, Step
+from dledger_operator.behaviors.refusals import Refusals
 from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.behaviors.steps import FoundAgain, HandOver, SetPods, Wait
 from dledger_operator.clients.errors import MemberSilentError, RefusedError
@@ -112,6 +113,7 @@ class Scaler:
         """The member that was removed by the last change."""
         self._failures = 0
         self._retry_at_s = 0.0
+        self._refusals = Refusals()
         self.problem: Problem | None = None
         """Why the next step cannot be taken now."""
         self.idle = False
@@ -133,7 +135,8 @@ class Scaler:
             begun = self._watch.may_have_begun(stateful_set, state.answers)
             absent_s = self._watch.absent_s(stateful_set, state.unbegun)
             state = replace(state, unbegun=None if begun else state.unbegun, absent_s=absent_s)
-        step = next_step(state)
+        leader_id = state.leader.member_id if state.leader else None
+        step = next_step(replace(state, refusals=self._refusals.of(leader_id)))
         self.idle = step is None
         if step is None or isinstance(step, Wait):
             self.problem = step.problem if step else None
@@ -194,7 +197,9 @@ class Scaler:
                 ip, group.name, leader, step.to, identity=identity
             )
             if not self._is_success(transferred, f"TRANSFER to {step.to}"):
+                self._refusals.add(leader.member_id, step.to)
                 return False
+            self._refusals.clear()
             message = (
                 f"{leader.member_id} transferred its leadership to {step.to}, because "
                 f"{leader.member_id} will be removed"

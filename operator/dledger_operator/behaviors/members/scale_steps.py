@@ -16,7 +16,7 @@ leader decides whether a change is safe, and accepts one change at a time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dledger_formats.http.status import NodeStatus, PeerStatus
@@ -66,6 +66,8 @@ class ScaleState:
     """Why no member may be removed yet. Pods that are not members may be removed."""
     emptied: frozenset[str] = frozenset()
     """The members on nodes that are being emptied."""
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    """How often the leader has refused to hand over to each member, by member id."""
     unbegun: Unbegun | None = None
     """None unless the group never had a leader, as far as is known, and is to begin with fewer
     first voters.
@@ -180,7 +182,8 @@ def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
 
     A voter that does not serve would not stand for election, and the leader takes no appends while
     it waits for that. A voter on a node that is being emptied would have to hand over again, so it
-    comes last.
+    comes last. The leader may have refused to hand over to one, so the others come first the next
+    time.
     """
     staying = [
         peer
@@ -189,7 +192,12 @@ def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
     ]
     unable = {peer.peer_id: why for peer in staying if (why := _why_unable(state, peer))}
     if able := [peer for peer in staying if peer.peer_id not in unable]:
-        best = max(able, key=lambda peer: (peer.peer_id not in state.emptied, peer.match_index))
+
+        def rank(peer: PeerStatus) -> tuple[int, bool, int]:
+            refusals = state.refusals.get(peer.peer_id, 0)
+            return (-refusals, peer.peer_id not in state.emptied, peer.match_index)
+
+        best = max(able, key=rank)
         return HandOver(leader_id=leading.self_id, to=best.peer_id)
     message = (
         f"{leading.self_id} is to be removed but is the leader, and no voter that stays could take "

@@ -10,7 +10,7 @@ from dledger_operator import names, reasons
 from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
 from dledger_operator.behaviors.founding.empty_members import holds_nothing
 from dledger_operator.behaviors.members.membership import proven_leader, reported_membership
-from dledger_operator.behaviors.rolls.roll_steps import LEADERLESS_S_MIN, RollPod, RollState
+from dledger_operator.behaviors.rolls.roll_state import LEADERLESS_S_MIN, RollPod, RollState
 from dledger_operator.observed_state import Membership
 from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision, why_behind

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final, Protocol
 
@@ -17,16 +18,16 @@ from dledger_operator.api_objects import (
 from dledger_operator.behaviors.leader.member_pods import is_member
 from dledger_operator.behaviors.loops import Lasting, backoff_s
 from dledger_operator.behaviors.members.leader_client import TransferClient
+from dledger_operator.behaviors.refusals import Refusals
 from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.behaviors.report.number_changes import without_numbers
 from dledger_operator.behaviors.rolls.pods_to_roll import refused_pods, roll_state
 from dledger_operator.behaviors.rolls.readiness import Awaited, LastProblems, Readiness
+from dledger_operator.behaviors.rolls.roll_state import LEADERLESS_S_MIN, RollState
 from dledger_operator.behaviors.rolls.roll_steps import (
     ELECTIONS_MIN,
-    LEADERLESS_S_MIN,
     ROLL_HALTED,
     ReplacePod,
-    RollState,
     next_step,
     unproven,
 )
@@ -99,6 +100,7 @@ class Roller:
         self._on_event = on_event
         self._failures = 0
         self._retry_at_s = 0.0
+        self._refusals = Refusals()
         self._readiness = Readiness()
         self._awaited = Awaited()
         self._problems = LastProblems()
@@ -208,7 +210,7 @@ class Roller:
         identity: str,
         wanted: Revision,
     ) -> None:
-        step = next_step(state)
+        step = next_step(replace(state, refusals=self._refusals.of(state.leader_id)))
         if step is None or isinstance(step, Wait):
             self._wait(group, step, pods, wanted)
         elif isinstance(step, ReplacePod):
@@ -257,6 +259,7 @@ class Roller:
         except MemberSilentError as error:
             refusal = str(error)
         if refusal:
+            self._refusals.add(leader.member_id, to)
             self._failures += 1
             pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._random)
             self._retry_at_s = self._clock() + pause_s
@@ -264,6 +267,7 @@ class Roller:
             self.problem = Problem(reason=reasons.TRANSFER_REFUSED, message=message)
             return
         self._failures = 0
+        self._refusals.clear()
         self.problem = None
         message = (
             f"{leader.member_id} transferred its leadership to {to}, because its pod is to be "

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.rolls.permission import Cause
-from dledger_operator.behaviors.rolls.roll_steps import RollPod
+from dledger_operator.behaviors.rolls.roll_state import RollPod
 from dledger_operator.observed_state import RollPlan
 from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import IMAGE, Revision
