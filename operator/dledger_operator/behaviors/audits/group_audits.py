@@ -1,7 +1,7 @@
 """Creates the audits that a group asks for by `spec.audit`, and deletes all but the last few."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from dledger_operator.behaviors.leader.leader_history import LEADER_LOST, LEADER
 from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
 from dledger_operator.problem import Problem
-from dledger_operator.resources.event import NORMAL
+from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.resources.metadata import owner
 from dledger_operator.spec.audit_policy import AuditPolicy
 from dledger_operator.spec.group import Group
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 AUDIT_CREATED: Final = "AuditCreated"
 INVALID_SCHEDULE: Final = "InvalidSchedule"
 AUDIT_REFUSED: Final = "AuditRefused"
+AUDIT_NOT_DELETED: Final = "AuditNotDeleted"
 UNPLANNED: Final = (LEADER_LOST, LEADER_STEPPED_DOWN, reasons.POD_REPLACED)
 
 
@@ -50,6 +51,8 @@ class GroupAudits:
         self._snapshot = snapshot
         self._on_event = on_event
         self._wake = wake
+        self._refusal = ""
+        """Why an audit could not be deleted at the last run; empty if all could."""
 
     def changed(self, body: Mapping[str, Any]) -> None:
         """Store a DLedgerAudit of the group that is new or has changed."""
@@ -87,10 +90,9 @@ class GroupAudits:
         )
         done = step.create is None or await self._create(group, policy, step.create)
         audits.plan = without_fractions(step.plan if done else step.plan_without)
-        for each in step.delete:
-            await self._delete(each)
         if before != (audits.plan, audits.problem):
             self._wake("report", "scale")
+        await self._delete_all(step.delete)
 
     def _situation(self, group: Group, policy: AuditPolicy) -> Situation:
         snapshot = self._snapshot
@@ -153,12 +155,28 @@ class GroupAudits:
         logger.info("%s exists already", where)
         return True
 
-    async def _delete(self, body: Mapping[str, Any]) -> None:
-        try:
-            await self._context.api.delete_custom_object(names.AUDIT_KIND, body)
-        except NotFoundError:
-            logger.info("audit %s is gone already", body["metadata"]["name"])
-        self._snapshot.audits.forget(body)
+    async def _delete_all(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Delete the audits that may be deleted, and tell why one may not be. It must not keep the
+        later ones, of which there are more and more.
+        """
+        refusals = []
+        for each in bodies:
+            try:
+                await self._context.api.delete_custom_object(names.AUDIT_KIND, each)
+            except (ConflictError, NotFoundError):
+                logger.info("audit %s is gone already", each["metadata"]["name"])
+            except RefusedError as error:
+                refusals.append(f"an audit that is no longer kept stays: {error}")
+                continue
+            self._snapshot.audits.forget(each)
+        self._tell_refusal(refusals[0] if refusals else "")
+
+    def _tell_refusal(self, message: str) -> None:
+        """Tell why audits stay, once; the deletion is tried again and again."""
+        if message and message != self._refusal:
+            logger.warning("%s/%s: %s", self._snapshot.namespace, self._snapshot.name, message)
+            self._on_event(EventNote(severity=WARNING, reason=AUDIT_NOT_DELETED, message=message))
+        self._refusal = message
 
 
 def _without_schedule(policy: AuditPolicy) -> str:
