@@ -105,8 +105,7 @@ class SteppedWorker(OneOffWorker, Generic[R]):
             return None
         self._body, self._status = body, body.get("status") or {}
         if self.ended():
-            await self._delete()
-            return None
+            return await self._delete()
         try:
             request = self._parse(body)
         except InvalidSpecError as error:

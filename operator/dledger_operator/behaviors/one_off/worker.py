@@ -11,21 +11,27 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.loops import Pace, Wake, repeat
 from dledger_operator.behaviors.one_off.order import group_of
 from dledger_operator.behaviors.one_off.status import status_of
+from dledger_operator.behaviors.report.event_recorder import EventNote
 from dledger_operator.behaviors.report.number_changes import (
     NUMBERS_ONLY_S_MIN,
     differ_in_numbers_only,
 )
-from dledger_operator.clients.errors import NotFoundError
+from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.conditions.condition import Judgment
+from dledger_operator.resources.event import WARNING
 
 logger = logging.getLogger(__name__)
+
+DELETION_REFUSED: Final = "DeletionRefused"
+DELETE_AGAIN_S: Final = 300.0
+"""How soon a deletion that the API server has refused is tried again."""
 
 
 class OneOffWorker(abc.ABC):
@@ -54,6 +60,8 @@ class OneOffWorker(abc.ABC):
         self._wake = Wake()
         self._gone = False
         self._written_s = -math.inf
+        self._refusal = ""
+        """Why the object could not be deleted; empty if nothing was refused."""
 
     async def run(self) -> None:
         """Work on the object until nothing is left to do."""
@@ -136,13 +144,28 @@ class OneOffWorker(abc.ABC):
         self._status, self._written_s = status, now_s
         return True
 
-    async def _delete(self) -> None:
-        """Delete the object, whose time to live is over."""
+    async def _delete(self) -> float | None:
+        """Delete the object, whose time to live is over. Return the seconds until the next attempt
+        if the API server refuses the deletion.
+        """
         try:
             await self._context.api.delete_custom_object(self.kind, self._body)
         except NotFoundError:
             logger.info("%s %s/%s is gone already", self.behavior, self.namespace, self.name)
+        except RefusedError as error:
+            await self._tell_refusal(str(error))
+            return DELETE_AGAIN_S
         self._gone = True
+        return None
+
+    async def _tell_refusal(self, message: str) -> None:
+        """Tell why the object stays, once for each reason."""
+        if message == self._refusal:
+            return
+        self._refusal = message
+        logger.warning("%s %s/%s: %s", self.behavior, self.namespace, self.name, message)
+        note = EventNote(severity=WARNING, reason=DELETION_REFUSED, message=message)
+        await self._context.events.record(self.kind, self._body, note)
 
     def _leave(self) -> None:
         """End the work, because the object no longer exists."""
