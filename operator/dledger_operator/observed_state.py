@@ -204,7 +204,7 @@ class RollPlan:
     image_in_force: str
     """The image of that revision."""
     opens_at: datetime | None
-    """When spec.updateWindow opens next; None without a window, and while it is open."""
+    """When spec.updateWindow opens next; None if the plan does not wait for that."""
     cause: str
     """Spec, or Operator if only an upgrade of the operator asks for it."""
     pods: Sequence[tuple[str, str]]

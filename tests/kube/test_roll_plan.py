@@ -1,5 +1,6 @@
 """The plan of a roll tells which pods get which revision, also when the operator is upgraded."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ HALTED = Problem(reason="RollHalted", message="flights-2: ImagePullBackOff")
 WAITS = Problem(reason="WaitingForApproval", message="approve it")
 
 
-def snapshot(runs: list[Revision], **outcome: Any) -> GroupSnapshot:
-    made = GroupSnapshot.of(group_body(), IMAGES)
+def snapshot(
+    runs: list[Revision], spec: dict[str, Any] | None = None, **outcome: Any
+) -> GroupSnapshot:
+    made = GroupSnapshot.of(group_body(spec), IMAGES)
     made.membership = membership()
     made.followed = FollowResult(pods=[pod(k, revision=each) for k, each in enumerate(runs)])
     made.reconciled = ReconcileResult(group=group(), **outcome)
@@ -55,6 +58,32 @@ def test_a_change_that_waits_names_the_revision_that_new_pods_get_until_then() -
 
     assert plan is not None
     assert (plan.revision, plan.in_force, plan.waiting) == (NEWER.name, NEW.name, WAITS)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "opens"),
+    [
+        (Problem(reason="WaitingForWindow", message="not yet"), True),
+        (Problem(reason="PodStarting", message="waits for flights-2"), False),
+        (None, False),
+    ],
+    ids=["closed", "approved", "approved, and nothing is in the way"],
+)
+def test_a_plan_says_when_its_window_opens_only_while_it_waits_for_that(
+    waiting: Problem | None, *, opens: bool
+) -> None:
+    """An approval opens the window for one revision."""
+    closed = {"from": f"{NOW:%H:%M}", "to": f"{NOW + timedelta(hours=1):%H:%M}"}
+    spec = {"updatePolicy": "Window", "updateWindow": closed}
+    of = snapshot([OLD, NEW, NEW], spec, wanted=NEW, in_force=NEW)
+
+    plan = of.plan(NOW - timedelta(hours=2), waiting)
+
+    assert plan is not None
+    assert plan.opens_at == (NOW if opens else None)
+    during = of.plan(NOW, waiting)
+    assert during is not None
+    assert during.opens_at is None, "it is open"
 
 
 def test_a_change_is_not_done_while_the_last_replaced_pod_fails() -> None:

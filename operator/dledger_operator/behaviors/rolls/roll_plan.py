@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
-from dledger_operator.behaviors.rolls.permission import Cause
+from dledger_operator.behaviors.rolls.permission import WAITING_FOR_WINDOW, Cause
 from dledger_operator.behaviors.rolls.roll_state import RollPod
 from dledger_operator.observed_state import RollPlan
 from dledger_operator.problem import Problem
@@ -35,7 +35,9 @@ def roll_plan(
     if wanted is None or not pods:
         return None
     in_force = applied.in_force
-    is_closed = window is not None and cause is Cause.SPEC and not window.closes_at(now)
+    # An approval opens the window for one revision, and a new group does not wait for it.
+    awaits_window = waiting is not None and waiting.reason == WAITING_FOR_WINDOW
+    is_closed = window is not None and awaits_window and not window.closes_at(now)
     return RollPlan(
         revision=wanted.name,
         in_force=in_force.name if in_force else "",
