@@ -80,6 +80,21 @@ async def test_an_audit_whose_job_is_invalid_fails_at_once_and_the_next_one_begi
     assert world.outcome("later-uid") == ("Pending", "JobCreated")
 
 
+async def test_an_audit_that_waits_for_its_turn_looks_once_a_minute() -> None:
+    """An event wakes it when its turn may have come, and many audits may wait."""
+    world, end_s = World(), 3600.0
+    await world.ask("first", 1)._run_once()
+    later = world.ask("later", 2)
+    before = world.requests
+
+    while world.now_s < end_s:
+        again_s = await later._run_once()
+        world.pass_time(later.pace.interval_s if again_s is None else again_s)
+
+    assert world.outcome("later-uid") == ("Pending", "EarlierAudit")
+    assert world.requests - before <= 2 * 61 + 2, "the group and the audits each time"
+
+
 @pytest.mark.parametrize("reason", ["JobRefused", "JobNameTaken"])
 async def test_an_audit_that_gets_no_job_for_ten_minutes_fails(reason: str) -> None:
     world = World(refusals={"first": QUOTA})

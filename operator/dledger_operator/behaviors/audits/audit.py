@@ -37,6 +37,8 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=15.0, gap_s=0.5, failure_gap_s_max=30.0)
+TURN_S: Final = 60.0
+"""How soon an audit that waits for its turn looks again without an event. Many may wait."""
 JOB_REFUSED: Final = "JobRefused"
 NO_ROLE: Final = "ExecutorsNotAllowed"
 JOB_NAME_TAKEN: Final = "JobNameTaken"
@@ -120,9 +122,9 @@ class AuditWorker(OneOffWorker):
     _executor_stays = False
     """Whether the API server has refused to delete an executor."""
 
-    async def _run_once(self) -> None:
+    async def _run_once(self) -> float | None:
         if self.ended():
-            return
+            return None
         outcome = self._bounded(await self._advance())
         if outcome.phase in ENDED_PHASES:
             await self._end_executors(outcome)
@@ -134,6 +136,7 @@ class AuditWorker(OneOffWorker):
         )
         if await self._write(status) and self.ended():
             await self._record_result(outcome)
+        return TURN_S if outcome.reason == reasons.EARLIER_AUDIT else None
 
     async def _advance(self) -> Outcome:
         try:
