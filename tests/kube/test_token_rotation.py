@@ -1,5 +1,7 @@
 """When a group's administration token is made and replaced."""
 
+import base64
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,6 +10,7 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lightkube.resources.core_v1 import Secret
 
 from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.http.status import NodeStatus
@@ -19,6 +22,7 @@ from dledger_operator.behaviors.admin_tokens.rotation import (
     STILL_VALID,
     next_entry,
 )
+from dledger_operator.clients.admin_tokens import secret_view
 from dledger_operator.spec.admin_token import AdminTokenSpec
 
 UID = "group-uid"
@@ -59,6 +63,41 @@ def test_a_token_whose_record_was_lost_is_kept() -> None:
     kept = after(entry(TokenPhase.SETTLED, FIRST, uid=""))
 
     assert (kept.uid, kept.tokens.accepted, kept.since) == (UID, (FIRST,), NOW)
+
+
+@pytest.mark.parametrize("phase", list(TokenPhase))
+def test_a_time_in_the_future_keeps_a_token_no_longer(phase: TokenPhase) -> None:
+    """The clock of the operator that wrote it was ahead, or somebody has edited it."""
+    ahead = replace(entry(phase, FIRST), since=NOW + timedelta(days=3650))
+
+    assert after(ahead) == replace(ahead, since=NOW)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"since": "2026-01-01T00:00:00"},
+        {"since": "yesterday"},
+        {"since": 7},
+        {"phase": "Unheard"},
+        {"uid": None, "phase": None},
+        None,
+    ],
+)
+def test_a_record_that_somebody_has_spoiled_is_begun_anew_and_the_token_is_kept(
+    record: dict[str, object] | None,
+) -> None:
+    tokens = AdminTokens(accepted=(FIRST,), version="5")
+    sound = {"uid": UID, "phase": "Settled", "since": "2026-01-01T00:00:00Z", "rotatedAt": ""}
+    annotations = {"dledger.io/admin-token-flights": json.dumps(record and sound | record)}
+    metadata = {"resourceVersion": "7", "annotations": annotations}
+    data = {"flights": base64.b64encode(tokens.to_text().encode()).decode()}
+
+    found = secret_view(Secret.from_dict({"metadata": metadata, "data": data})).entries["flights"]
+
+    assert found == TokenEntry(tokens=tokens)
+    begun = after(found, WANTED.rotate_after)
+    assert (begun.tokens.accepted, begun.since) == ((FIRST,), NOW + WANTED.rotate_after)
 
 
 def test_a_young_token_stays() -> None:

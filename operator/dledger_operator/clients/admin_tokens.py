@@ -40,7 +40,7 @@ class TokenClient:
                 found = await self._client.get(Secret, names.TOKENS_NAME, namespace=namespace)
         except NotFoundError:
             return None
-        return _view(found)
+        return secret_view(found)
 
     async def token(self, namespace: str, group: str) -> str:
         """Return the token to send to a group's leader; empty if the group has none."""
@@ -118,7 +118,8 @@ def _record(entry: TokenEntry) -> str:
     )
 
 
-def _view(secret: Secret) -> TokenSecretView:
+def secret_view(secret: Secret) -> TokenSecretView:
+    """Translate the Secret. A record that is not in its form counts as lost."""
     metadata = secret.metadata or ObjectMeta()
     records = metadata.annotations or {}
     entries, with_audit_tokens = {}, set()
@@ -147,10 +148,13 @@ def _entry(encoded: str, record: str) -> TokenEntry | None:
         return None
     try:
         found = json.loads(record)
+        since = datetime.fromisoformat(found["since"])
+        if since.tzinfo is None:
+            raise ValueError("a time without a zone")
         return TokenEntry(
             uid=str(found["uid"]),
             phase=TokenPhase(found["phase"]),
-            since=datetime.fromisoformat(found["since"]),
+            since=since,
             rotated_at=str(found["rotatedAt"]),
             tokens=tokens,
         )

@@ -50,6 +50,8 @@ def next_entry(
         )
     if not entry.uid:  # an entry that lost its record: its token is kept
         return replace(entry, uid=uid, since=now, rotated_at=wanted.rotated_at)
+    if entry.since > now:  # a clock that was ahead must not keep a token for longer
+        return replace(entry, since=now)
     accepted, age = entry.tokens.accepted, now - entry.since
     match entry.phase:
         case TokenPhase.INTRODUCED:
