@@ -20,7 +20,8 @@ from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.remoting.service import ServePeer
-from dledger_node.services.drafts import Drafts, Numbers, Stamper
+from dledger_node.services.draft_numbers import Numbers
+from dledger_node.services.drafts import Drafts, Stamper
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.apply import BATCH_BYTES_MAX, entries_of
 from dledger_node.state_machine.keeper import StateKeeper

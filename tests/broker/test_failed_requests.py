@@ -46,7 +46,8 @@ from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.errors import StoreError
 from dledger_node.remoting.read_turns import ReadTurns
-from dledger_node.services.drafts import Numbers, Outcome
+from dledger_node.services.draft_numbers import Numbers
+from dledger_node.services.drafts import Outcome
 
 Code = RequestCode
 QUEUE = {"topic": "t", "queueId": "0"}

@@ -10,7 +10,8 @@ from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.send_draft import SendDraft
 from dledger_broker.door.sending.sends import Sends
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_node.services.drafts import Numbers, Outcome
+from dledger_node.services.draft_numbers import Numbers
+from dledger_node.services.drafts import Outcome
 
 
 async def test_a_message_that_the_log_had_and_has_no_longer_is_in_doubt() -> None:

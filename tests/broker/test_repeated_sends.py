@@ -26,7 +26,8 @@ from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC
 from dledger_formats.rocketmq.topics import TopicConfig
-from dledger_node.services.drafts import Numbers, Outcome
+from dledger_node.services.draft_numbers import Numbers
+from dledger_node.services.drafts import Outcome
 from dledger_node.state_machine.machine import CommittedEntry
 
 QUEUES = 4

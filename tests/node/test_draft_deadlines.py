@@ -25,10 +25,14 @@ class Program:
 
     def __init__(self) -> None:
         self.ready = True
+        self.void: set[Draft] = set()
         self.ends: dict[Draft, Outcome] = {}
 
     def is_ready(self) -> bool:
         return self.ready
+
+    def may_be_written(self, draft: Draft) -> bool:
+        return draft not in self.void
 
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
         """Complete nothing."""

@@ -90,6 +90,15 @@ class LogOwner(Stamper):
         self.coming_groups.clear()
         return True
 
+    def may_be_written(self, draft: Draft) -> bool:
+        """Return whether the queues of a draft's messages will exist once the log is applied.
+
+        The settings that create them may have been refused since the draft was proposed: if they
+        came earlier, they have waited for longer.
+        """
+        assert isinstance(draft, RecordDraft)
+        return draft.setting is None or not draft.setting.is_refused
+
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
         """Give the messages their offsets and times: they are being written now."""
         if term != self._term:
@@ -167,6 +176,8 @@ class LogOwner(Stamper):
                 )
                 draft.end(Outcome.REFUSED)
                 return
+            if not topics.has_queue(*place):
+                draft.setting = self.topics.newest(place[0])
         try:
             self._member.drafts.propose(draft, arrived_s)
         except Exception:  # whatever it is: a refusal would let a client send again what is stored

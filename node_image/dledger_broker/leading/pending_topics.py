@@ -25,7 +25,7 @@ SYSTEM_QUEUES: Final = 2 + delay_levels.LEVEL_MAX
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Setting:
+class Setting:
     """Settings of a topic that were proposed in this term."""
 
     config: TopicConfig
@@ -37,6 +37,8 @@ class _Setting:
     """How many queues they may add."""
     physical_offset: int = -1
     """Where the record is in the log; -1 until it is stamped."""
+    is_refused: bool = False
+    """Whether the record is not in the log, and never will be."""
 
 
 class PendingTopics:
@@ -44,11 +46,11 @@ class PendingTopics:
 
     def __init__(self, state: Callable[[], BrokerState]) -> None:
         self._state = state
-        self._by_change: dict[int, _Setting] = {}
+        self._by_change: dict[int, Setting] = {}
         """Settings that may not be applied yet, by the `id` of their record."""
-        self._by_name: dict[str, list[_Setting]] = {}
+        self._by_name: dict[str, list[Setting]] = {}
         """Settings that may not be applied yet, by topic, in the order of their proposals."""
-        self._stamped: deque[_Setting] = deque()
+        self._stamped: deque[Setting] = deque()
         """Changes that are in the log, in its order."""
         self._topics = self._queues = 0
         """The number of topics and of queues that all of them may add."""
@@ -78,6 +80,11 @@ class PendingTopics:
             return found.config
         return pending[-1].config if pending else None
 
+    def newest(self, name: str) -> Setting | None:
+        """Return the newest settings of a topic that may not be applied yet; None if all are."""
+        pending = self._by_name.get(name)
+        return pending[-1] if pending else None
+
     def begin_setting(self, config: TopicConfig, change: bytearray) -> None:
         """Take note that settings are proposed by this record.
 
@@ -97,7 +104,7 @@ class PendingTopics:
             refusal = f"the broker would have more than {topics.QUEUES_MAX} queues"
         if refusal is not None:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, refusal)
-        setting = _Setting(config=config, change=change, topics=new, queues=queues)
+        setting = Setting(config=config, change=change, topics=new, queues=queues)
         self._by_change[id(change)] = setting
         self._by_name.setdefault(config.topic_name, []).append(setting)
         self._topics += new
@@ -114,6 +121,7 @@ class PendingTopics:
         """Forget settings whose record is not in the log, and never will be."""
         setting = self._by_change.get(id(change))
         if setting is not None and setting.physical_offset < 0:
+            setting.is_refused = True
             self._release(setting)
 
     def begin_deleting(self, name: str) -> None:
@@ -125,7 +133,7 @@ class PendingTopics:
         while self._stamped and self._stamped[0].physical_offset <= applied:
             self._release(self._stamped.popleft())
 
-    def _release(self, setting: _Setting) -> None:
+    def _release(self, setting: Setting) -> None:
         del self._by_change[id(setting.change)]
         of_topic = self._by_name[setting.config.topic_name]
         of_topic.remove(setting)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from dledger_broker.leading.pending_topics import Setting
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq import message_record, state_records, topic_names
 from dledger_formats.rocketmq.message_record import MessageRecord
@@ -17,7 +18,9 @@ STATE_PLACE: Place = (topic_names.STATE_TOPIC, 0)
 class RecordDraft(Draft):
     """Records of consecutive entries: changes of the state first, then messages."""
 
-    __slots__ = ("changes", "deletion", "ended", "first_offset", "place", "places", "positions")
+    __slots__ = (
+        "changes", "deletion", "ended", "first_offset", "place", "places", "positions", "setting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -38,6 +41,10 @@ class RecordDraft(Draft):
         """The queue offset of the first message, once it is stamped."""
         self.deletion: TopicDeleted | GroupDeleted | None = None
         """The topic or group that the last of the records deletes."""
+        self.setting: Setting | None = None
+        """Settings on their way that keep room for the messages' queues; None if the queues exist,
+        or belong to the system.
+        """
         self.positions: Sequence[int] = ()
         """The positions of the messages' entries, once they are stamped."""
 

@@ -6,6 +6,7 @@
     passed_on   appends that a follower passes on to its leader
     canary      appends that only test whether the group takes appends
     drafts      entries of a program that is built on this member, such as the broker
+    draft_numbers  the numbers of such entries, each of which is in the log once
     get         committed entries
     read_proofs  the proof that a leader still leads, for all services that read
     read_index  linearizable reads on a member that does not lead

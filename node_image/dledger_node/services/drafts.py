@@ -15,20 +15,20 @@ import asyncio
 import enum
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from dledger_formats.log.disk import Buffer
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
+from dledger_node.services.draft_numbers import Numbers, NumbersCheck, channels_of
 from dledger_node.services.next_proposal import PROPOSE_AT_BYTES, PROPOSE_AT_ENTRIES
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.quorum_progress import QuorumProgress
 from dledger_node.services.refusals import PROPOSAL_CODES, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
-from dledger_node.store.derived.producers import Finding, Producers
 from dledger_node.store.log.log_store import LogStore
 
 HOLD_S: Final = ANSWER_WAIT_S
@@ -39,11 +39,6 @@ after 3 s, and learn less from a timeout than from an answer.
 """
 TOGETHER_S: Final = 0.05
 """Drafts whose arrivals differ by less may share a deadline."""
-_REPEATED: Final[Mapping[int | Finding, DLedgerResponseCode]] = {
-    Finding.UNKNOWN_PRODUCER: DLedgerResponseCode.UNKNOWN_PRODUCER,
-    Finding.TOO_OLD: DLedgerResponseCode.SEQUENCE_TOO_OLD,
-    Finding.TOO_NEW: DLedgerResponseCode.SEQUENCE_TOO_NEW,
-}
 
 
 class Outcome(enum.Enum):
@@ -52,14 +47,6 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
     REFUSED = "refused"
     UNKNOWN = "unknown"
-
-
-class Numbers(NamedTuple):
-    """The numbers of the last bodies of a draft, one for each; the bodies before have none."""
-
-    producer: int
-    """The identity of a registered producer."""
-    sequences: Sequence[int]
 
 
 class Draft:
@@ -87,6 +74,12 @@ class Stamper(Protocol):
 
     def is_ready(self) -> bool:
         """Return whether drafts can be stamped in the term that this member leads."""
+
+    def may_be_written(self, draft: Draft) -> bool:
+        """Return whether a draft may still be written, now that all earlier drafts are, or ended.
+
+        It is refused otherwise.
+        """
 
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
         """Complete the bodies: they are being written now, at these positions."""
@@ -222,23 +215,21 @@ class Drafts:
         if not owner.is_ready() or self._waits_for_room(sizes):
             self._is_held = True
             return
-        drafts = self._take_next()
-        numbered = any(draft.numbers for draft in drafts)
-        if numbered:
-            drafts = self._refuse_repeated(drafts)
-            sizes = [len(body) for draft in drafts for body in draft.bodies]
-            if not drafts:
-                return
-        refused = self._room.reserve(sizes) or self._progress.refusal(self._loop.time())
+        drafts = self._refuse_unfit(owner, self._take_next())
+        if not drafts:
+            return
+        bodies = [body for draft in drafts for body in draft.bodies]
+        refused = self._room.reserve(list(map(len, bodies)))
+        refused = refused or self._progress.refusal(self._loop.time())
         if refused is not None:
             self._refuse(drafts, refused)
             return
-        bodies = [body for draft in drafts for body in draft.bodies]
 
         def stamp(term: int, positions: Sequence[int]) -> None:
             owner.stamp(term, drafts, positions)
 
-        channels = _channels(drafts, self._store.producers.table) if numbered else None
+        numbered = [(len(draft.bodies), draft.numbers) for draft in drafts]
+        channels = channels_of(numbered, self._store.producers.table)
         proposal = self._core.propose(len(bodies), ProposedEntries(bodies, channels, stamp=stamp))
         if isinstance(proposal, Refusal):
             self._refuse(drafts, PROPOSAL_CODES[proposal.reason])
@@ -253,28 +244,19 @@ class Drafts:
             )
         self._drive()
 
-    def _refuse_repeated(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Refuse the drafts with a number that may not be written now; return the others."""
-        find = self._store.producers.table.find
-        taken: set[tuple[int, int]] = set()
-        new = []
+    def _refuse_unfit(self, owner: Stamper, drafts: Sequence[Draft]) -> list[Draft]:
+        """Refuse the drafts that may not be written now; return the others."""
+        numbers = NumbersCheck(self._store.producers.table)
+        fit = []
         for draft in drafts:
-            refusal = None
-            if draft.numbers is not None:
-                producer, sequences = draft.numbers
-                keys = [(producer, sequence) for sequence in sequences]
-                found = {find(*key) for key in keys} - {Finding.NEW}
-                if found:
-                    refusal = _REPEATED.get(found.pop(), DLedgerResponseCode.SEQUENCES_NOT_NEW)
-                elif not taken.isdisjoint(keys):
-                    refusal = DLedgerResponseCode.SEQUENCES_NOT_NEW
-                else:
-                    taken.update(keys)
+            refusal: DLedgerResponseCode | None = DLedgerResponseCode.LEADER_PENDING_FULL
+            if owner.may_be_written(draft):
+                refusal = numbers.refusal(draft.numbers)
             if refusal is None:
-                new.append(draft)
-            else:
+                fit.append(draft)
+            else:  # at once: a later draft may depend on this one
                 self._refuse([draft], refusal)
-        return new
+        return fit
 
     def _waits_for_room(self, sizes: Sequence[int]) -> bool:
         """Return whether the drafts must wait until a thread has made room for them."""
@@ -316,20 +298,6 @@ class Drafts:
     def _end(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
         if drafts and self.owner is not None:
             self.owner.ended(drafts, outcome)
-
-
-def _channels(drafts: Sequence[Draft], producers: Producers) -> list[int]:
-    """Return the channels with which the bodies are written; 0 for those without a number."""
-    channels: list[int] = []
-    for draft in drafts:
-        count = len(draft.bodies)
-        if draft.numbers is not None:
-            producer, sequences = draft.numbers
-            channels += [0] * (count - len(sequences))
-            channels += [producers.channel(producer, sequence) for sequence in sequences]
-        else:
-            channels += [0] * count
-    return channels
 
 
 def _together(drafts: Sequence[Draft]) -> list[tuple[list[Draft], int]]:

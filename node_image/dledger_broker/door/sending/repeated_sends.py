@@ -19,7 +19,8 @@ from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq import message_record
 from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_node.embedding import Member
-from dledger_node.services.drafts import Numbers, Outcome
+from dledger_node.services.draft_numbers import Numbers
+from dledger_node.services.drafts import Outcome
 
 
 class RepeatedSends:

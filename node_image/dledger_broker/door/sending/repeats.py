@@ -17,7 +17,8 @@ from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreError
-from dledger_node.services.drafts import Draft, Numbers, Outcome
+from dledger_node.services.draft_numbers import Numbers
+from dledger_node.services.drafts import Draft, Outcome
 
 _WAYS: Final = {
     DLedgerResponseCode.NOT_LEADER: Way.NOT_STORED,

@@ -3,7 +3,7 @@
 from dledger_broker.door.calls.call import Call
 from dledger_broker.leading.record_draft import RecordDraft
 from dledger_formats.rocketmq.topics import TopicConfig
-from dledger_node.services.drafts import Numbers
+from dledger_node.services.draft_numbers import Numbers
 
 
 class SendDraft(RecordDraft):
