@@ -17,13 +17,14 @@ from dledger_node.config import store_folder
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.messages import HeartBeatRequest, JoinResponse
 from dledger_node.state_machine.keeper import NoState
-from dledger_node.store.derived import stable_copy
+from dledger_node.store.derived import log_producers, stable_copy
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import VolumeHealth
-from dledger_node.volume.upkeep import Upkeep
+from dledger_node.volume.upkeep import Upkeep, VolumeUsage
 from dledger_node.volume.wall_clock import WallClock
 from dledger_sim.stage.driver import INCARNATION, CoreDriver
 from dledger_store_files.contents import flush
+from dledger_store_files.damage import flip
 from dledger_wire.listener import until
 
 
@@ -173,6 +174,54 @@ async def test_an_index_that_retention_cannot_read_is_damage_to_mend_and_stops_n
     earlier = stage.store.damage = StoreDamagedError("found before", Damage.BAD_ENTRY, 1)
     await stage.upkeep().once()
     assert stage.store.damage is earlier
+
+
+@pytest.mark.parametrize("removes", [False, True])
+async def test_a_rotten_entry_at_which_the_producers_are_saved_is_mended_and_stops_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, removes: bool
+) -> None:
+    monkeypatch.setattr(log_producers, "SAVE_ENTRIES", log_producers.EMPTY_SHARE)
+    removals = list[int]()
+    monkeypatch.setattr(stage.driver.raft, "remove_before", removals.append)
+    write_segments(stage)
+    stage.store.producers.table.mark_stable(10)
+    if removes:
+        stage.settings = replace(stage.settings, retention_bytes=4096)
+        monkeypatch.setattr(log_producers, "SAVE_ENTRIES", 1 << 16)
+    pos = stage.store.position(10).pos
+    flip(store_folder(stage.settings) / disk.DATA_FOLDER, pos + 20, segment_bytes=4096)
+    upkeep = stage.upkeep()
+    upkeep.held_by_all_index = 11
+
+    await upkeep._do(upkeep.once)
+
+    assert stage.failures == []
+    assert stage.store.damage is not None
+    assert stage.store.damage.index == 10
+    assert removals == [], "the table must cover what is removed"
+
+
+async def test_a_full_volume_does_not_wait_for_a_table_of_producers_that_cannot_be_made(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removals = list[int]()
+    monkeypatch.setattr(stage.driver.raft, "remove_before", removals.append)
+    monkeypatch.setattr(
+        "dledger_node.volume.upkeep.volume_usage",
+        lambda _: VolumeUsage(size_bytes=100, available_bytes=1, used_percent=99),
+    )
+    stage.settings = replace(stage.settings, retention_bytes=1 << 30, disk_force_clean_percent=90)
+    write_segments(stage)
+    stage.store.producers.table.mark_stable(10)
+    pos = stage.store.position(10).pos
+    flip(store_folder(stage.settings) / disk.DATA_FOLDER, pos + 20, segment_bytes=4096)
+    upkeep = stage.upkeep()
+    upkeep.held_by_all_index = 11
+
+    await upkeep._do(upkeep.once)
+
+    assert stage.failures == []
+    assert len(removals) == 1
 
 
 def write_segments(stage: Stage) -> None:

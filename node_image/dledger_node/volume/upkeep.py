@@ -214,11 +214,12 @@ class Upkeep:
             return
         first_index = sealed[decision.segments - 1].last_index + 1
         front = self._store.front
-        with contextlib.suppress(StoreFullError):  # removing segments makes room
-            await self._save_producers(first_index)
         assert decision.rule is not None
         grounds = grounds_of(decision.rule, situation, is_forced=decision.forced)
         mend_first = decision.rule is not RemovalRule.FORCE  # a full volume cannot wait for peers
+        with contextlib.suppress(StoreFullError):  # removing segments makes room
+            if not await self._save_producers(first_index) and mend_first:
+                return
         try:
             begin = await asyncio.to_thread(
                 front.save_begin, first_index, grounds, mend_first=mend_first
@@ -236,20 +237,28 @@ class Upkeep:
         await asyncio.to_thread(front.delete, files)
         self._report_removal(decision, first_index)
 
-    async def _save_producers(self, before_index: int | None = None) -> None:
-        """Save the table of producers if it is due; it must cover entries before their removal."""
+    async def _save_producers(self, before_index: int | None = None) -> bool:
+        """Save the table of producers if it is due; it must cover entries before their removal.
+
+        Return False if the entry at which it would be saved is damaged: that is mended first.
+        """
         if self._is_saving():
-            return
-        copying = self._store.producers.copying_due(before_index)
+            return True
+        try:
+            copying = self._store.producers.copying_due(before_index)
+        except StoreDamagedError as error:
+            self._store.damage = self._store.damage or error
+            return False
         if copying is None:
-            return
+            return True
         for _ in copying.parts():
             await asyncio.sleep(0)
             if self._is_saving():  # a thread may change the table, which is then saved later
-                return
+                return True
         image = copying.image
         if image is not None:
             await asyncio.to_thread(self._store.producers.save, image)
+        return True
 
     def _situation(self, used_percent: int, total_bytes: int) -> Situation:
         now_s = self._clock.now_s()  # compared with the files' modification times

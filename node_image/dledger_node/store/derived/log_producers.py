@@ -115,7 +115,10 @@ class LogProducers:
         return None if copying is None else copying.at_once()
 
     def copying_due(self, before_index: int | None = None) -> Copying | None:
-        """Begin the image that `image_due` returns, to be made in parts."""
+        """Begin the image that `image_due` returns, to be made in parts.
+
+        Raises StoreDamagedError if the entry at which it is made is damaged.
+        """
         stable_index = self.table.stable_index
         needs = before_index is not None and self.saved_index < before_index - 1
         share = 1 if len(self.table) else EMPTY_SHARE
@@ -161,10 +164,10 @@ class LogProducers:
         index = self.table.stable_index
         if not self._log.begin_index <= index <= self._log.end_index:
             return None
+        header = self._files.header(index)
         copy = self.table.begin_copy()
         if copy is None:
             return None
-        header = self._files.header(index)
         self._saved_pos = header.pos
         return Copying(copy, index, header)
 
