@@ -17,6 +17,8 @@ from aiohttp import web
 from dledger_formats.http.status import DAMAGE_HEADER
 from dledger_node import passing_reads
 from dledger_node.http import byte_ranges
+from dledger_node.http.places import LATER
+from dledger_node.http.shortages import is_passing
 
 REMOVED_S_MAX: Final = 60.0
 """Time for which a file is still sent after the member has removed it."""
@@ -52,8 +54,10 @@ async def send_file(
         asyncio.get_running_loop().run_in_executor(None, opened.close)
 
 
-def unreadable(error: Exception) -> web.HTTPInternalServerError:
-    """Return the error response for a file of this member that the disk cannot read."""
+def unreadable(error: Exception) -> web.HTTPServerError:
+    """Return the error response for a file that the disk cannot read, or not now."""
+    if is_passing(error):
+        return web.HTTPServiceUnavailable(text=f"{error}\n", headers=LATER)
     return web.HTTPInternalServerError(text=f"{error}\n", headers={DAMAGE_HEADER: "unreadable"})
 
 

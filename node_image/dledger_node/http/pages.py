@@ -13,8 +13,12 @@ GET /stored/{name}?at=BYTE&size=N&known=HEADERS
                                     committed bytes of a data segment, unverified, for a peer that
                                     mends its own; also while this member is out of service. HEADERS
                                     are those of entries that the peer knows to be committed, in hex
+                                    (404 if this member cannot give the bytes, with Retry-After if
+                                    it may give them later)
 GET /files/{name}                   a small file or a snapshot's file (`http.served_files`), as it
                                     is on the disk, for an auditor; takes Range; 500 as above
+
+503 if this member is short of descriptors or memory for a read.
 
 A connection carries one request at a time, without a body (`connection_limits`). `/segments`,
 `/stored` and `/files` demand the group's audit token if it has one, and answer 401 to a request
@@ -39,6 +43,7 @@ from dledger_node.http import byte_ranges, file_answers
 from dledger_node.http.auditors import Auditors
 from dledger_node.http.places import LATER, Places
 from dledger_node.http.request_turns import TURNS, RequestTurns
+from dledger_node.http.shortages import is_passing
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
@@ -260,7 +265,10 @@ async def stored_page(request: web.Request) -> web.Response:
     except LookupError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except (StoreError, OSError) as error:
-        raise web.HTTPNotFound(text=f"{name} cannot be read: {error}\n") from error
+        reason = f"{name} cannot be read: {error}\n"
+        if is_passing(error):
+            raise web.HTTPServiceUnavailable(text=reason, headers=LATER) from error
+        raise web.HTTPNotFound(text=reason) from error
     return web.Response(body=body, content_type="application/octet-stream")
 
 
