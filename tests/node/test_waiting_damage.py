@@ -43,10 +43,15 @@ class Twin:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.silent_segments = {NOBODY_GIVES}
+        self.refusals = 0
+        """How many requests it refuses before it answers others."""
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         if int(name) // SEGMENT_BYTES in self.silent_segments:
             raise OSError("no answer")
+        if self.refusals:
+            self.refusals -= 1
+            raise LookupError("it is not there")
         return stored_bytes(self.folder / disk.DATA_FOLDER, name, at, size, 1 << 40)
 
     def close(self) -> None:
@@ -182,6 +187,26 @@ async def test_a_range_that_no_peer_will_ever_give_makes_the_member_leave(stage:
 
     assert stage.scrub.failed == scrub.SETTLING_TRIES_MAX + 1
     assert stage.scrub.passes > 0
+
+
+@pytest.mark.parametrize("waiting_max", [64, 0])
+async def test_a_peer_that_was_silent_for_long_may_refuse_as_often_as_any_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, waiting_max: int
+) -> None:
+    """A member left at the first refusal: the attempts that nobody answered counted as refusals."""
+    monkeypatch.setattr(waiting_ranges, "WAITING_MAX", waiting_max)
+    stage.damage(NOBODY_GIVES)
+    await stage.until(lambda: stage.scrub.failed > 2 * scrub.SETTLING_TRIES_MAX)
+
+    stage.twin.refusals = 1 << 30
+    stage.twin.silent_segments.clear()
+    failed = stage.scrub.failed
+    await stage.until(lambda: stage.left != [] or stage.scrub.failed > failed + 1)
+    stage.twin.refusals = 0
+    await stage.until(lambda: stage.left != [] or stage.totals.ranges == 1)
+
+    assert stage.left == []
+    assert not stage.scrub.problem
 
 
 @pytest.mark.storage

@@ -34,18 +34,21 @@ class Obstacle:
 
     problem: str = ""
     failures: int = 0
+    refusals: int = 0
+    """Failures after which no later attempt was expected to succeed."""
     due_s: float = 0.0
     """When the next attempt is due."""
 
     def forget(self) -> None:
         """Forget the damage, but not when the next attempt is due."""
-        self.problem, self.failures = "", 0
+        self.problem, self.failures, self.refusals = "", 0, 0
 
     def note(self, damage: StoreDamagedError, failure: CannotMendError, now_s: float) -> None:
         """Note a failed attempt, and when the next one is due."""
         if not self.problem:
             logger.error("%s. Not mended yet: %s", damage, failure)
         self.failures += 1
+        self.refusals += not failure.may_succeed_later
         self.problem = f"{damage}. Not mended yet: {failure}"
         self.due_s = now_s + retry_delay_s(self.failures)
 
@@ -60,6 +63,8 @@ class Waiting:
     failure: CannotMendError
     """Why the last attempt failed."""
     failures: int
+    refusals: int
+    """Failures after which no later attempt was expected to succeed."""
     due_s: float
 
 
@@ -98,9 +103,9 @@ class WaitingRanges:
         return min(self._waiting.values(), key=lambda waiting: waiting.due_s)
 
     def hopeless(self, tries_max: int) -> Waiting | None:
-        """Return a range that no peer will give, after more attempts than this."""
+        """Return a range that no peer will give, after more refusals than this."""
         for waiting in self._waiting.values():
-            if not waiting.failure.may_succeed_later and waiting.failures > tries_max:
+            if not waiting.failure.may_succeed_later and waiting.refusals > tries_max:
                 return waiting
         return None
 
@@ -130,8 +135,10 @@ class WaitingRanges:
         `found` is the damage that a read has found, if one led here.
         """
         tried, first = self._tried, damaged.start.index
+        refusals = int(not failure.may_succeed_later)
         if tried is not None:
             damage, failures = tried.damage, tried.failures + 1
+            refusals += tried.refusals
             if first != tried.range.start.index:
                 self.forget(tried)
         else:
@@ -145,7 +152,7 @@ class WaitingRanges:
         self.failed += 1
         self._waiting[first] = Waiting(
             range=damaged, damage=damage, failure=failure, failures=failures,
-            due_s=self._now_s() + retry_delay_s(failures),
+            refusals=refusals, due_s=self._now_s() + retry_delay_s(failures),
         )  # fmt: skip
         return True
 

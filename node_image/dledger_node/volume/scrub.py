@@ -297,7 +297,7 @@ class Scrub:
     ) -> None:
         """Note when the next attempt is due, or leave if none can succeed."""
         self._failed += 1
-        if not failure.may_succeed_later and obstacle.failures >= SETTLING_TRIES_MAX:
+        if not failure.may_succeed_later and obstacle.refusals >= SETTLING_TRIES_MAX:
             obstacle.forget()
             self._give_up(damage, str(failure))
         else:
