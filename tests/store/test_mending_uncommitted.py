@@ -9,7 +9,9 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import NotYetCommittedError
+from dledger_node.healing.closed_log import ClosedLog
 from dledger_node.healing.mending import CannotMendError, Mender
+from dledger_node.healing.peer_bytes import Peer
 from dledger_node.store.log.damaged_ranges import (
     beginning,
     closing,
@@ -57,7 +59,7 @@ def hurt(folder: Path, index: int, at: int = 100) -> None:
     flip(folder / disk.DATA_FOLDER, place_of(index) + at)
 
 
-def mend(folder: Path, peer: FolderPeer) -> None:
+def mend(folder: Path, peer: Peer) -> None:
     shape, checkpoint = shape_of(folder), checkpoint_of(folder)
     for each in damaged_ranges(shape, checkpoint):
         Mender(shape, {"n1": peer}, create_files=True).mend(each, checkpoint)
@@ -127,6 +129,22 @@ def test_a_peer_need_not_know_that_the_entries_are_committed(
         hurt(own, index)
 
     mend(own, FolderPeer(twin, end_pos=known_to_the_peer))
+
+    assert data_of(own) == data_of(twin)
+
+
+@pytest.mark.parametrize("index_is", ["missing", "unreadable"])
+def test_a_peer_that_is_out_of_service_gives_entries_without_its_index(
+    own: Path, twin: Path, index_is: str
+) -> None:
+    """It refused for good, and the member set its log aside. An opening rebuilds the index."""
+    for file in (twin / disk.INDEX_FOLDER).iterdir():
+        file.unlink()
+        if index_is == "unreadable":
+            file.mkdir()
+    hurt(own, 40)
+
+    mend(own, ClosedLog(shape_of(twin)))
 
     assert data_of(own) == data_of(twin)
 

@@ -48,10 +48,12 @@ class ClosedLog:
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks.
 
-        See `stored_bytes` for `known`. Raises LookupError if there are none, OSError if they cannot
-        be read.
+        See `stored_bytes` for `known`: without the index, nothing else says what is committed.
+        Raises LookupError if there are none, OSError if they cannot be read.
         """
-        end_pos = self._end_pos(load_checkpoint(self._shape.folder))
+        end_pos = 0
+        with contextlib.suppress(OSError):
+            end_pos = self._end_pos(load_checkpoint(self._shape.folder))
         return stored_bytes(self._shape.folder / disk.DATA_FOLDER, name, at, size, end_pos, known)
 
     def listing(self) -> Listing:
