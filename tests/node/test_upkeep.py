@@ -22,7 +22,8 @@ from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.upkeep import Upkeep, VolumeUsage
 from dledger_node.volume.wall_clock import WallClock
-from dledger_sim.stage.driver import INCARNATION, CoreDriver
+from dledger_sim.stage.changing import confirm, with_learner
+from dledger_sim.stage.driver import ELECTION_TICKS, INCARNATION, CoreDriver
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip
 from dledger_wire.listener import until
@@ -254,6 +255,23 @@ async def test_segments_expire_by_the_time_that_has_passed_and_not_by_a_clock_th
     stage.boot_s += 3 * 3600
     await upkeep.once()
     assert len(removals) == 1
+
+
+async def test_a_learner_that_is_lost_holds_up_no_removal(stage: Stage) -> None:
+    stage.driver = driver = with_learner()
+    stage.settings = replace(stage.settings, retention_bytes=1)
+    upkeep = stage.upkeep()
+    driver.propose()
+    confirm(driver, "n1", "n2")
+    upkeep._announce_held_by_all()
+    assert upkeep.held_by_all_index == driver.raft.ledger_end_index - 1
+
+    for round_ in range(2, 2 + ELECTION_TICKS):
+        driver.tick()
+        driver.receive(driver.heard_from("n1", 100 + round_))
+    upkeep._announce_held_by_all()
+
+    assert upkeep.held_by_all_index == driver.raft.ledger_end_index
 
 
 @pytest.mark.parametrize("is_cut", [False, True])

@@ -120,6 +120,31 @@ def test_a_learner_receives_pushes_and_counts_in_no_quorum() -> None:
     assert driver.raft.committed_index == 2
 
 
+def test_entries_are_kept_for_a_silent_voter_and_for_a_learner_while_it_answers() -> None:
+    """A learner that is lost never comes back, and the log would grow until the disk is full."""
+    driver = with_learner()
+    assert set(driver.raft.retaining_indexes()) == {"n1", "n2", "n7"}
+    for round_ in range(2, 2 + ELECTION_TICKS):
+        driver.tick()
+        driver.receive(driver.heard_from("n1", 100 + round_))
+    assert set(driver.raft.retaining_indexes()) == {"n1", "n2"}
+
+    driver.receive(driver.heard_from("n7", 200))
+
+    assert set(driver.raft.retaining_indexes()) == {"n1", "n2", "n7"}
+    assert CoreDriver().raft.retaining_indexes() == {}
+
+
+def test_entries_are_kept_for_a_silent_voter_whose_removal_is_not_committed() -> None:
+    driver = leader()
+    assert driver.change(Remove("n2")) is None
+    for round_ in range(2, 2 + ELECTION_TICKS):
+        driver.tick()
+        driver.receive(driver.heard_from("n1", 100 + round_))
+
+    assert "n2" in driver.raft.retaining_indexes()
+
+
 def test_a_leader_that_only_learners_answer_steps_down() -> None:
     driver = with_learner()
     for round_ in range(2, 2 + ELECTION_TICKS):

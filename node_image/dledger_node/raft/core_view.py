@@ -275,6 +275,23 @@ class CoreView:
         """Term of the last entry; -1 if the log is empty."""
         return self._member.log.end_term
 
+    def retaining_indexes(self) -> dict[str, int]:
+        """Return the match indexes of the peers for which entries must be kept: of all that may be
+        voters, and of learners that have answered within election_ticks. Empty on members that do
+        not lead.
+        """
+        member, role_state = self._member, self._member.role_state
+        if not isinstance(role_state, Leader):
+            return {}
+        possible = member.memberships.possible(member.committed_index)
+        voters = {one for membership in possible for one in membership.voters}
+        return {
+            peer_id: one.match_index
+            for peer_id, one in role_state.progress.items()
+            if peer_id in voters
+            or member.now_ticks - one.contact_tick < member.config.election_ticks
+        }
+
     def match_indexes(self) -> dict[str, int]:
         """Return the match index of each peer; empty on members that do not lead."""
         role_state = self._member.role_state

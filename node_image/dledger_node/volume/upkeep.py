@@ -2,7 +2,8 @@
 
 Retention needs the index up to which every member holds the log durably. The leader knows it and
 sends it to its peers, which would otherwise have to keep everything. An old value is safe: members
-do not lose what they hold, and a member added later begins where the leader's log begins.
+do not lose what they hold, and a member added later begins where the leader's log begins. So does a
+learner that comes back: while it does not answer, nothing is kept for it, since it may be lost.
 """
 
 import asyncio
@@ -180,10 +181,9 @@ class Upkeep:
     def _announce_held_by_all(self) -> None:
         if self._policy.keeps_everything or not self._core.leads:
             return
-        match_indexes = self._core.match_indexes()
-        index = held_by_all(match_indexes, self._core.durable_index)
+        index = held_by_all(self._core.retaining_indexes(), self._core.durable_index)
         self.held_by_all_index = max(self.held_by_all_index, index)
-        for peer_id in match_indexes:
+        for peer_id in self._core.match_indexes():
             self._send(
                 HeldByAllNotice(
                     sender=self._core.config.self_id,
@@ -287,7 +287,7 @@ class Upkeep:
 
 
 def held_by_all(match_indexes: Mapping[str, int], durable_index: int) -> int:
-    """Return the last entry that a leader and all its peers hold durably."""
+    """Return the last entry that a leader and all these peers hold durably."""
     return min([durable_index, *match_indexes.values()])
 
 
