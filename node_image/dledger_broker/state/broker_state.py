@@ -93,8 +93,8 @@ class BrokerState:
 
     def clients_by_group(self) -> dict[str, list[str]]:
         """Return the ids of all clients of each group."""
-        groups = list(self.tables.groups.clients.items())
-        return {group: list(members) for group, members in groups}
+        groups = self.tables.groups.clients.copy()  # in one step, unlike a list of its items
+        return {group: list(members) for group, members in groups.items()}
 
     def take_changed_groups(self) -> list[str]:
         """Return the groups whose clients changed since the last call. For one caller only."""

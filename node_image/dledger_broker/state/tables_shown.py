@@ -1,6 +1,7 @@
 """The tables of the state as administrators and other brokers see them. Pure functions.
 
-Any thread may call them: they copy each table before they iterate over it.
+Any thread may call them: they copy each table, in one step, before they iterate over it. A list of
+a table's items takes many: a collection of garbage in between may let another thread run.
 """
 
 from collections import defaultdict
@@ -29,7 +30,7 @@ def topics(tables: Tables) -> TopicTable:
     return TopicTable(
         data_version=_version(tables.topics_version),
         topic_config_table={
-            name: topic_config(name, topic) for name, topic in list(tables.topics.by_name.items())
+            name: topic_config(name, topic) for name, topic in tables.topics.by_name.copy().items()
         },
     )
 
@@ -46,7 +47,7 @@ def groups(tables: Tables) -> SubscriptionGroupTable:
 def consumer_offsets(tables: Tables) -> ConsumerOffsets:
     """Return where all groups continue."""
     shown: dict[str, dict[str, int]] = defaultdict(dict)
-    for (group, topic), offsets in list(tables.offsets.by_pair.items()):
+    for (group, topic), offsets in tables.offsets.by_pair.copy().items():
         shown[f"{topic}@{group}"] = {
             str(queue_id): offset
             for queue_id, offset in enumerate(offsets.copy())
