@@ -48,6 +48,18 @@ def test_an_address_of_the_group_has_id_0_whoever_leads(leader: str | None) -> N
     assert host_text(told.store_host()) == "10.96.0.7:10911"
 
 
+def test_an_eleventh_member_takes_no_id_from_another() -> None:
+    """By its name, n10 came before n2, and all later ids changed with the settings."""
+    many = {f"n{number}": f"10.0.0.{number + 1}:10911" for number in range(12)}
+    before, after = Addresses(settings(dict(list(many.items())[:10]))), Addresses(settings(many))
+
+    assert after.route(None) == {
+        str(number + 1): address for number, address in enumerate(many.values())
+    }
+    assert before.route(None).items() <= after.route(None).items()
+    assert before.own_record(leads=False) == after.own_record(leads=False)
+
+
 def test_beside_an_address_of_the_group_each_known_member_has_its_ordinal_plus_1() -> None:
     told = Addresses(settings(MEMBERS, "10.96.0.7:10911"))
 

@@ -35,7 +35,7 @@ class Addresses:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._own = settings.addresses[settings.node.self_id]
-        self._ids = sorted({*settings.addresses, *settings.node.known_peers})
+        self._ids = sorted({*settings.addresses, *settings.node.known_peers}, key=_place_of)
         self._log = LineBudget()
         self._shared = ""
         self._host, self._port, self._is_name = "", 0, False
@@ -123,6 +123,14 @@ class Addresses:
 
     def _packed(self) -> bytes:
         return pack_host(*split_address(self.published))
+
+
+def _place_of(member: str) -> tuple[str, int, str]:
+    """Return where a member comes among all: the numbers at the end of names are compared as
+    numbers, so that one more member does not change the ids of the others.
+    """
+    name = member.rstrip("0123456789")
+    return name, int(member[len(name) :] or -1), member
 
 
 def _is_ip(host: str) -> bool:
