@@ -29,6 +29,9 @@ SMALL_WINDOW_BYTES: Final = 5 << 20
 class NoIntactCopyError(RefusedError):
     """No copy has the entries intact."""
 
+    silent: frozenset[str] = frozenset()
+    """The members whose copies could not be read."""
+
 
 class UnauthorizedCopyError(NoIntactCopyError):
     """No copy that was read has the entries intact, and others demand the group's audit token."""
@@ -44,6 +47,7 @@ class _Why(NamedTuple):
     is_unauthorized: bool = False
     is_silent: bool = False
     """Whether the copy could not be read. An attempt at another segment may wait as long."""
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,8 @@ class Reader:
                     yield from self._read(others, low, low, why, chain)
                     low += 1
             if low <= high:
-                why = [*reasons, reason._replace(text=f"{copy.member}: {reason.text}")]
+                text = f"{copy.member}: {reason.text}"
+                why = [*reasons, reason._replace(text=text, member=copy.member)]
                 yield from self._read(others, low, high, why, chain)
             if reason.is_silent:
                 return index
@@ -211,10 +216,12 @@ def _no_copy(first: int, last: int, reasons: Sequence[_Why]) -> NoIntactCopyErro
         )
         error.is_from_all = all(each.is_unauthorized for each in reasons)
         return error
-    return NoIntactCopyError(
+    damaged = NoIntactCopyError(
         f"no copy has the entries {first} to {last} intact ({why}); audit the group, and mend or "
         "replace the damaged member first"
     )
+    damaged.silent = frozenset(each.member for each in reasons if each.is_silent)
+    return damaged
 
 
 def _divided(run: Run, harmless: Flag) -> Iterator[tuple[Entries | None, int, int, _Why]]:

@@ -35,8 +35,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 COMMIT_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 0.25
-"""How long a task waits, and how often it asks, while members do not know that its entries are
-committed: after the leader died, the others know it once one of them leads.
+"""How long a task waits without a further entry, and how often it asks, while members do not know
+that its entries are committed, or none answers: after the leader died, the others know it once one
+of them leads, and all of them may restart.
 """
 
 WINDOW_BYTES: Final = 8 << 20
@@ -107,6 +108,7 @@ class LogView:
                 for each in reader.read(copies, index, piece.last):
                     yield each
                     index = each.first_index + len(each)
+                    deadline = time.monotonic() + COMMIT_SECONDS
             except NoIntactCopyError as error:
                 if isinstance(error, UnauthorizedCopyError) and error.is_from_all:
                     raise  # waiting does not help
@@ -122,7 +124,8 @@ class LogView:
                     continue
                 newer = _renewed(copies, found, piece)
                 may_learn = any(copy.committed_index < piece.last for copy in found.copies)
-                if (newer == copies and not may_learn) or time.monotonic() > deadline:
+                may_give = may_learn or _may_be_back(found, error)
+                if (newer == copies and not may_give) or time.monotonic() > deadline:
                     raise
                 if newer == copies:
                     time.sleep(ASK_SECONDS)
@@ -133,6 +136,14 @@ class LogView:
             return group.ask(self._options.members)
         except RefusedError:
             return Group(copies=())
+
+
+def _may_be_back(found: Group, error: NoIntactCopyError) -> bool:
+    """Return whether a copy that could not be read may be readable again: its member answers, or
+    none does, as if all of them were restarting, or this machine had lost its network.
+    """
+    present = {copy.member for copy in found.copies}
+    return bool(error.silent) and (not present or not present.isdisjoint(error.silent))
 
 
 def _removed_before(found: Group, copies: Sequence[Copy]) -> int:

@@ -18,6 +18,7 @@ from dledger_logs.histories import history, small_shape, with_membership
 from dledger_logs.layout import Log, manifest
 from dledger_logs.write import Entry, write_log
 from dledger_scan.log_rows import COLUMNS, members, planned, rows_of
+from pyspark_dledger import log_view
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.intact import NoIntactCopyError
 from pyspark_dledger.log_view import LogView
@@ -296,6 +297,47 @@ def test_entries_of_members_that_are_only_silent_are_not_left_out(
         pytest.raises(NoIntactCopyError, match="no copy has the entries"),
     ):
         rows_of(path, **given)
+
+
+class Away:
+    """Members that are all away for some requests for their manifests."""
+
+    def __init__(self, after: int, requests: int) -> None:
+        """They are away once they were asked `after` times."""
+        self._after, self.left = after, requests
+        self._lock = threading.Lock()
+
+    def asked(self, path: str) -> int | None:
+        with self._lock:
+            self._after -= 1
+            if self._after >= 0 or self.left <= 0:
+                return None
+            self.left -= path == "/manifest"
+            return 0
+
+
+def test_a_task_goes_on_once_members_that_were_all_away_are_back(tmp_path: Path) -> None:
+    """It failed at once, although a member that does not know its commit is waited for."""
+    logs = group(tmp_path)
+    away = Away(after=12, requests=8)
+
+    with members(logs, interrupts=dict.fromkeys(logs, away.asked)) as path:
+        assert rows_of(path, taskBytes=2000) == expected()
+    assert away.left <= 0
+
+
+def test_a_task_waits_for_members_that_are_all_away_only_for_some_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_view, "COMMIT_SECONDS", 0.2)
+    logs = group(tmp_path)
+    away = Away(after=12, requests=1 << 30)
+
+    with (
+        members(logs, interrupts=dict.fromkeys(logs, away.asked)) as path,
+        pytest.raises(NoIntactCopyError, match="no copy has the entries"),
+    ):
+        rows_of(path, taskBytes=2000)
 
 
 def test_entries_of_a_member_that_forgets_its_commit_are_not_left_out(tmp_path: Path) -> None:
