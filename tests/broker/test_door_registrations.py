@@ -18,7 +18,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_node.embedding import Member
-from dledger_node.remoting.service import PeerLine
+from dledger_node.remoting.connection_views import PeerConnection
 
 Code = ResponseCode
 FULL = DLedgerResponseCode.DISK_FULL
@@ -210,9 +210,9 @@ def test_a_leader_lets_others_ask_again_until_its_queues_are_open() -> None:
     async def serve() -> list[DoorAnswer]:
         peer = Peer()
         doors = FromDoors(cast("Member", None), Group().door)
-        doors.serve(command, cast("PeerLine", peer))
+        doors.serve(command, cast("PeerConnection", peer))
         doors.open(taken.append)
-        doors.serve(command, cast("PeerLine", peer))
+        doors.serve(command, cast("PeerConnection", peer))
         await asyncio.sleep(0)
         return peer.answers
 

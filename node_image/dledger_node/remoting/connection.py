@@ -1,9 +1,9 @@
 """One accepted connection, of a client or of a peer's link: its bytes, its limits and its end.
 
-Its `Requests` handle the frames: for DLedger, in `dispatch`. Every byte from outside has a limit
-(`limits`). Bytes that no correct peer sends close the connection and are counted; other connections
-are not affected. While the other side does not read its answers, nothing more is read from it or
-done for it.
+Its `RequestHandler` handles the frames: for DLedger, that of `dispatch`. Every byte from outside
+has a limit (`limits`). Bytes that no correct peer sends close the connection and are counted; other
+connections are not affected. While the other side does not read its answers, nothing more is read
+from it or done for it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dledger_formats.protocol.go_away import GO_AWAY_FRAME
 from dledger_node.config import join_address
 from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native
-from dledger_node.remoting.host import Host, Requests
+from dledger_node.remoting.connection_owner import ConnectionOwner, RequestHandler
 from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.lingering import linger
@@ -29,7 +29,7 @@ DECODED_BYTES: Final = 64 * 1024
 class Connection(asyncio.Protocol):
     """One accepted connection: an asyncio protocol with limits."""
 
-    def __init__(self, service: Host, requests: Requests) -> None:
+    def __init__(self, owner: ConnectionOwner, handler: RequestHandler) -> None:
         self.peer_id: str | None = None
         """The member that the connection's HELLO named; None for a client."""
         self.takes_go_away = False
@@ -43,12 +43,12 @@ class Connection(asyncio.Protocol):
         """The number of reads that are not answered."""
         self.unsent_bytes = 0
         """Bytes of answers that the kernel has not accepted yet."""
-        self._gate = service.gate
-        self._read_turns = service.read_turns
-        self._limits = service.gate.limits
-        self._transferred = service.gate.traffic.clients
+        self._gate = owner.gate
+        self._read_turns = owner.read_turns
+        self._limits = owner.gate.limits
+        self._transferred = owner.gate.traffic.clients
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
-        self._dispatcher = requests
+        self._handler = handler
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
         # Whole frames that wait until the other side reads its answers, until fewer reads wait, or
@@ -307,7 +307,7 @@ class Connection(asyncio.Protocol):
             self._gate.count_received(self, change_bytes, held_bytes)
 
     def _dispatch(self, commands: Sequence[RemotingCommand], until_s: float) -> None:
-        self._dispatcher.dispatch(commands, self, self._gate.only_hello(self), until_s)
+        self._handler.dispatch(commands, self, self._gate.only_hello(self), until_s)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import (
@@ -40,9 +40,9 @@ from dledger_node.remoting.append_reader import (
     IdempotentBatchReader,
     UnfinishedBodyError,
 )
-from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.connection_views import RequestConnection, WritableConnection
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.read_turns import READS_WAITING_MAX, Reader
+from dledger_node.remoting.read_turns import READS_WAITING_MAX
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
@@ -67,24 +67,6 @@ _APPEND_CANARY: Final = (AppendCanaryRequest, requests.AppendEntryResponse)
 _UNKNOWN_CODE: Final = SystemCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-class Line(Reader, Protocol):
-    """A connection, as the dispatcher sees it."""
-
-    peer_id: str | None
-    """The member that the connection's HELLO named; None for a client."""
-    takes_go_away: bool
-    """Whether the other side understands GO_AWAY."""
-
-    def put_off(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands until `Reader.go_on`, or until the other side reads its answers again."""
-
-    def become_link(self, hello: native.Hello) -> None:
-        """Note that the sender of this HELLO was accepted."""
-
-    def cut(self, reason: Reason, detail: str) -> None:
-        """Close at once."""
-
-
 class Dispatcher:
     """Decodes the requests of one connection and calls the service.
 
@@ -101,7 +83,7 @@ class Dispatcher:
     def dispatch(
         self,
         commands: Sequence[RemotingCommand],
-        line: Line,
+        connection: RequestConnection,
         only_hello: Reason | None,
         until_s: float,
     ) -> None:
@@ -115,82 +97,82 @@ class Dispatcher:
         idempotent: list[IdempotentCall] = []
         read, now_s = self._append_reader.read, time.perf_counter
         for number, command in enumerate(commands):
-            if _holds_up(line) or (number and now_s() >= until_s):
-                line.put_off(commands[number:])
+            if _holds_up(connection) or (number and now_s() >= until_s):
+                connection.put_off(commands[number:])
                 break
-            if only_hello and not line.peer_id and command.code != native.HELLO_CODE:
-                line.cut(only_hello, "too many connections; only a member may still connect")
+            if only_hello and not connection.peer_id and command.code != native.HELLO_CODE:
+                connection.cut(only_hello, "too many connections; only a member may still connect")
                 return
             try:
                 # Thousands of appends may arrive per second, so this path avoids every extra call.
                 if command.code == _APPEND and not command.flag & _UNUSUAL_FLAGS:
                     refused, body = read(command.body)
                     if refused is None:
-                        appends.append(AppendCall(line, command.opaque, body))
+                        appends.append(AppendCall(connection, command.opaque, body))
                     else:
-                        self._refuse_append(command, line, refused)
+                        self._refuse_append(command, connection, refused)
                 elif command.code == native.MESSAGE_CODE:
-                    self._peer_message(command, line)
+                    self._peer_message(command, connection)
                 elif not command.is_response:  # no response is expected here; Java ignores them too
-                    self._answer(command, line, appends, idempotent)
+                    self._answer(command, connection, appends, idempotent)
             except UnfinishedBodyError:
-                line.put_off(commands[number:])
+                connection.put_off(commands[number:])
                 break
             except FormatError as error:
-                line.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
+                connection.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
         self._append(appends, idempotent)
 
     def _answer(
         self,
         command: RemotingCommand,
-        line: Line,
+        connection: RequestConnection,
         appends: list[AppendCall],
         idempotent: list[IdempotentCall],
     ) -> None:
         service = self._service
         if command.flag & TAKES_GO_AWAY_FLAG:
-            line.takes_go_away = True
+            connection.takes_go_away = True
         match command.code:
             case _ if command.flag & passing_on.PASSED_ON_FLAG and service.passed_on.is_foreign(
                 command
             ):
-                self._refuse_append(command, line, DLedgerResponseCode.NOT_LEADER)
+                self._refuse_append(command, connection, DLedgerResponseCode.NOT_LEADER)
             case code if code == _APPEND:
-                self._append_or_pass_on(command, line, appends)
+                self._append_or_pass_on(command, connection, appends)
             case producers.APPEND_IDEMPOTENT:
-                self._append_idempotent(command, line, idempotent)
+                self._append_idempotent(command, connection, idempotent)
             case append_batch.APPEND_BATCH:
-                self._append_batch(command, line)
+                self._append_batch(command, connection)
             case producers.APPEND_IDEMPOTENT_BATCH:
-                self._append_idempotent_batch(command, line)
+                self._append_idempotent_batch(command, connection)
             case RequestCode.METADATA:
-                _reply(line, command.opaque, answer_metadata(service, command.body))
+                _reply(connection, command.opaque, answer_metadata(service, command.body))
             case code if code in read_requests.CODES:
-                read_requests.read(service, command, line, self._append_reader.reads_numbers)
+                read_requests.read(service, command, connection, self._append_reader.reads_numbers)
             case native.HELLO_CODE:
-                self._hello(command, line)
+                self._hello(command, connection)
             case _:
-                self._answer_one(command, line)
+                self._answer_one(command, connection)
 
-    def _answer_one(self, command: RemotingCommand, line: Line) -> None:
+    def _answer_one(self, command: RemotingCommand, connection: RequestConnection) -> None:
         """Handle a request that is not collected with others."""
         service = self._service
         match command.code:
             case RequestCode.LEADERSHIP_TRANSFER:
-                self._ask(command, line, *_TRANSFER, service.transfer_leadership)
+                self._ask(command, connection, *_TRANSFER, service.transfer_leadership)
             case membership_change.CHANGE_MEMBERSHIP:
-                self._ask(command, line, *_CHANGE_MEMBERSHIP, service.change_membership)
+                self._ask(command, connection, *_CHANGE_MEMBERSHIP, service.change_membership)
             case producers.REGISTER_PRODUCER:
-                self._ask(command, line, *_REGISTER_PRODUCER, service.register_producer)
+                self._ask(command, connection, *_REGISTER_PRODUCER, service.register_producer)
             case register.READ_REGISTER:
-                self._ask(command, line, *_READ_REGISTER, service.read_register)
+                self._ask(command, connection, *_READ_REGISTER, service.read_register)
             case canary.APPEND_CANARY:
-                self._ask(command, line, *_APPEND_CANARY, service.append_canary)
-            case code if line.peer_id is not None and code in service.peer_requests:
-                service.peer_requests[code](command, line)
+                self._ask(command, connection, *_APPEND_CANARY, service.append_canary)
+            case code if connection.peer_id is not None and code in service.peer_requests:
+                service.peer_requests[code](command, connection)
             case code:
                 remark = f"request code {code} is not supported"
-                line.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
+                connection.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
 
     def _append(self, appends: list[AppendCall], idempotent: list[IdempotentCall]) -> None:
         service = self._service.appends
@@ -202,32 +184,32 @@ class Dispatcher:
     # -- appends ---------------------------------------------------------------------------------
 
     def _append_or_pass_on(
-        self, command: RemotingCommand, line: Line, calls: list[AppendCall]
+        self, command: RemotingCommand, connection: RequestConnection, calls: list[AppendCall]
     ) -> None:
         refused, body = self._append_reader.read(command.body)
         if refused is not None:
-            self._refuse_append(command, line, refused)
+            self._refuse_append(command, connection, refused)
         else:
-            call = AppendCall(line, command.opaque, body)
+            call = AppendCall(connection, command.opaque, body)
             if not self._pass_on(command, call):
                 calls.append(call)
 
     def _append_idempotent(
-        self, command: RemotingCommand, line: Line, calls: list[IdempotentCall]
+        self, command: RemotingCommand, connection: RequestConnection, calls: list[IdempotentCall]
     ) -> None:
         refused, body, producer, sequence = self._idempotent_reader.read(command.body)
         if refused is None:
-            calls.append(IdempotentCall(line, command.opaque, body, producer, sequence))
+            calls.append(IdempotentCall(connection, command.opaque, body, producer, sequence))
         else:
-            self._refuse_append(command, line, refused)
+            self._refuse_append(command, connection, refused)
 
-    def _append_batch(self, command: RemotingCommand, line: Line) -> None:
+    def _append_batch(self, command: RemotingCommand, connection: RequestConnection) -> None:
         """Hand a batch over at once: collected batches would take their time after the slice."""
         refused, bodies = self._batch_reader.read(command.body)
         if refused is not None:
-            self._refuse_append(command, line, refused)
+            self._refuse_append(command, connection, refused)
         else:
-            call = BatchCall(line, command.opaque, bodies)
+            call = BatchCall(connection, command.opaque, bodies)
             if not self._pass_on(command, call):
                 self._service.appends.append_batch(call)
 
@@ -239,83 +221,89 @@ class Dispatcher:
         passed_on.pass_on(call)
         return True
 
-    def _append_idempotent_batch(self, command: RemotingCommand, line: Line) -> None:
+    def _append_idempotent_batch(
+        self, command: RemotingCommand, connection: RequestConnection
+    ) -> None:
         refused, envelope, bodies = self._idempotent_batch_reader.read(command.body)
         if refused is not None:
-            self._refuse_append(command, line, refused)
+            self._refuse_append(command, connection, refused)
             return
         producer, sequence = envelope.producer, envelope.sequence
-        call = IdempotentBatchCall(line, command.opaque, bodies, producer, sequence)
+        call = IdempotentBatchCall(connection, command.opaque, bodies, producer, sequence)
         self._service.appends.append_batch(call)
 
     def _refuse_append(
-        self, command: RemotingCommand, line: Line, code: DLedgerResponseCode
+        self, command: RemotingCommand, connection: RequestConnection, code: DLedgerResponseCode
     ) -> None:
         answer = requests.AppendEntryResponse(code=code, group=self._service.group)
-        _reply(line, command.opaque, answer)
+        _reply(connection, command.opaque, answer)
 
     # -- all other requests ----------------------------------------------------------------------
 
     def _ask(
         self,
         command: RemotingCommand,
-        line: Line,
+        connection: RequestConnection,
         request_type: type[RequestT],
         response_type: type[requests.Response],
         serve: Callable[[RequestT, Reply], None],
     ) -> None:
         """Decode a request and let the service answer it, now or later."""
         request = request_type.from_json(command.body)
-        reply = partial(_reply, line, command.opaque)
+        reply = partial(_reply, connection, command.opaque)
         refused = misdirected(self._service, request)
         if refused is not None:
             reply(response_type(code=refused, group=self._service.group))
-        elif not (isinstance(request, AdminRequest) and self._refuse_admin(request, command, line)):
+        elif not (
+            isinstance(request, AdminRequest) and self._refuse_admin(request, command, connection)
+        ):
             serve(request, reply)
 
-    def _refuse_admin(self, request: AdminRequest, command: RemotingCommand, line: Line) -> bool:
+    def _refuse_admin(
+        self, request: AdminRequest, command: RemotingCommand, connection: RequestConnection
+    ) -> bool:
         """Refuse a request that may not change the group; return False if it may.
 
         The frame's remark says why, since Java's responses have no field for it.
         """
-        refused = self._service.refuse_admin(request, line.address)
+        refused = self._service.refuse_admin(request, connection.address)
         if refused is None:
             return False
         response = requests.Response(code=refused.code, group=self._service.group)
-        line.send(_answer(command.opaque, response, refused.remark))
+        connection.send(_answer(command.opaque, response, refused.remark))
         return True
 
     # -- peers -----------------------------------------------------------------------------------
 
-    def _peer_message(self, command: RemotingCommand, line: Line) -> None:
-        if line.peer_id is None:
+    def _peer_message(self, command: RemotingCommand, connection: RequestConnection) -> None:
+        if connection.peer_id is None:
             raise RemoteProtocolError("a message came before HELLO")
-        message = native.decode(command.body, line.peer_id, self._service.self_id)
+        message = native.decode(command.body, connection.peer_id, self._service.self_id)
         self._service.peers.receive(message)
 
-    def _hello(self, command: RemotingCommand, line: Line) -> None:
-        if line.peer_id is not None:
-            raise RemoteProtocolError(f"{line.peer_id} sent a second HELLO")
+    def _hello(self, command: RemotingCommand, connection: RequestConnection) -> None:
+        if connection.peer_id is not None:
+            raise RemoteProtocolError(f"{connection.peer_id} sent a second HELLO")
         hello = native.decode_hello(command.body)
         reason = self._service.peers.refuse_hello(hello)
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
         local_id = self._service.self_id
         response = requests.Response(code=code, group=self._service.group, local_id=local_id)
-        line.send(_answer(command.opaque, response, reason))
+        connection.send(_answer(command.opaque, response, reason))
         if reason is not None:
             detail = f"{hello.sender_id!r} may not open a link: {reason!r}"
-            self._service.gate.count_closed(line, Reason.LINK_REFUSED, detail)
+            self._service.gate.count_closed(connection, Reason.LINK_REFUSED, detail)
             raise LinkRefusedError(reason)
-        line.become_link(hello)
+        connection.become_link(hello)
 
 
-def _holds_up(line: Line) -> bool:
+def _holds_up(connection: RequestConnection) -> bool:
     """Return whether the other side must first read its answers, or too many reads wait."""
-    return line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX
+    return connection.unread_since_s is not None or connection.reads_waiting >= READS_WAITING_MAX
 
 
-def _reply(caller: Caller, opaque: int, answer: requests.Message) -> None:
-    caller.send(frames.encode_responses([(opaque, answer.to_json())]))
+def _reply(connection: WritableConnection, opaque: int, answer: requests.Message) -> None:
+    connection.send(frames.encode_responses([(opaque, answer.to_json())]))
 
 
 def _answer(opaque: int, answer: requests.Message, remark: str | None) -> bytes:

@@ -9,12 +9,13 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from dledger_node.common_times import next_common_time
 from dledger_node.drain import Drain
 from dledger_node.limited_log import LineBudget
-from dledger_node.remoting.held_bytes import HeldBytes, Holder
+from dledger_node.remoting.connection_views import GatedConnection
+from dledger_node.remoting.held_bytes import HeldBytes
 from dledger_node.remoting.input_turns import PEERS_SLICE_S, InputTurns
 from dledger_node.remoting.limits import Limits, Reason
 from dledger_node.remoting.quotas import Quotas
@@ -36,31 +37,6 @@ FREE_PER_OWN: Final = 1 / 3
 """Free places that an address must leave to others for each of its own. So it takes at most three
 quarters of the places that others have left.
 """
-
-
-class Guest(Holder, Protocol):
-    """A connection, as the gate sees it."""
-
-    address: str
-    """The address of the other side's host."""
-    peer_id: str | None
-    """The member that the connection's HELLO named; None for a client."""
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes of this connection's answers that the kernel has not accepted yet."""
-
-    def overdue(self, now_s: float) -> Reason | None:
-        """Return the time limit that the connection has exceeded."""
-
-    def cut(self, reason: Reason, detail: str) -> None:
-        """Close at once; bytes that wait to be sent are lost."""
-
-    def end(self) -> None:
-        """Send what was written, then end; a client's connection lasts until the client closes."""
-
-    def take_no_more(self) -> None:
-        """Stop reading requests if the client understands GO_AWAY, which will say so."""
 
 
 class Gate:
@@ -97,14 +73,14 @@ class Gate:
         """Bytes of all connections' answers that the kernel has not accepted yet."""
         self._closed = False
         # Connections that are to be ended, the next one last.
-        self._to_end: list[Guest] = []
+        self._to_end: list[GatedConnection] = []
         self._ending = Slices(self._end)
         self._end_of_all = Drain()
-        self._guests: dict[Guest, None] = {}
+        self._clients: dict[GatedConnection, None] = {}
         self._by_address: Counter[str] = Counter()
         # Connections that may send only HELLO, the oldest first.
-        self._only_hello: dict[Guest, Reason] = {}
-        self._links: dict[str, list[Guest]] = {}
+        self._only_hello: dict[GatedConnection, Reason] = {}
+        self._links: dict[str, list[GatedConnection]] = {}
         self._incarnations: dict[str, int] = {}
         self._of_clients = HeldBytes(limits.received_bytes_max)
         self._of_links = HeldBytes(limits.links_received_bytes_max)
@@ -122,22 +98,22 @@ class Gate:
     @property
     def connections(self) -> int:
         """The number of open connections, of clients and of peers."""
-        return len(self._guests) + len(self._only_hello) + sum(map(len, self._links.values()))
+        return len(self._clients) + len(self._only_hello) + sum(map(len, self._links.values()))
 
     # -- opening and closing ---------------------------------------------------------------------
 
-    def enter(self, guest: Guest) -> None:
+    def enter(self, connection: GatedConnection) -> None:
         """Admit a new connection; if all places are taken, it may send only HELLO."""
         self.entered += 1
         if self._closed:
-            guest.end()
+            connection.end()
             return
-        full = self._why_full(guest.address)
+        full = self._why_full(connection.address)
         if full is None:
-            self._guests[guest] = None
-            self._by_address[guest.address] += 1
+            self._clients[connection] = None
+            self._by_address[connection.address] += 1
             return
-        self._only_hello[guest] = full
+        self._only_hello[connection] = full
         if len(self._only_hello) > self.limits.hello_places:
             oldest, reason = next(iter(self._only_hello.items()))
             del self._only_hello[oldest]
@@ -148,8 +124,8 @@ class Gate:
 
         These clients send their requests to another member, so none is refused here.
         """
-        async for guest in in_slices(list(self._guests)):
-            guest.take_no_more()
+        async for connection in in_slices(list(self._clients)):
+            connection.take_no_more()
 
     def close(self) -> None:
         """End all connections, and every one that the event loop still accepts.
@@ -178,27 +154,27 @@ class Gate:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._drain.wait(self.connections)
-        async for guest in in_slices(self.everyone()):
-            guest.cut(Reason.STOPPED, f"it is open {timeout_s:g} s after this member ended it")
+        async for connection in in_slices(self.everyone()):
+            connection.cut(Reason.STOPPED, f"it is open {timeout_s:g} s after this member ended it")
 
-    def only_hello(self, guest: Guest) -> Reason | None:
+    def only_hello(self, connection: GatedConnection) -> Reason | None:
         """Return why a connection may send only HELLO; None if it may send anything."""
-        return self._only_hello.get(guest)
+        return self._only_hello.get(connection)
 
-    def becomes_link(self, guest: Guest, peer_id: str, incarnation: int) -> None:
+    def becomes_link(self, connection: GatedConnection, peer_id: str, incarnation: int) -> None:
         """Count a connection whose HELLO was accepted as a peer's, and no longer as a client's.
 
         Links of the peer's earlier incarnations are cut: the peer may have lost the promises that
         it sent there, and the core relies on never receiving them afterwards (`raft.recalling`).
         """
-        self._forget_stranger(guest)
+        self._forget_stranger(connection)
         links = self._links.setdefault(peer_id, [])
         if self._incarnations.setdefault(peer_id, incarnation) != incarnation:
             self._incarnations[peer_id] = incarnation
             for link in links:
                 link.cut(Reason.REPLACED, f"{peer_id} has restarted")
             links.clear()
-        links.append(guest)
+        links.append(connection)
         if len(links) > self.limits.links_per_peer_max:
             links.pop(0).cut(Reason.REPLACED, f"{peer_id} has opened more than {len(links)} links")
 
@@ -207,12 +183,12 @@ class Gate:
         for link in self._links.pop(peer_id, []):
             link.cut(Reason.LINK_REFUSED, reason)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, connection: GatedConnection) -> None:
         """Forget a connection that is closed."""
-        self._forget_stranger(guest)
-        links = self._links.get(guest.peer_id or "", [])
-        if guest in links:
-            links.remove(guest)
+        self._forget_stranger(connection)
+        links = self._links.get(connection.peer_id or "", [])
+        if connection in links:
+            links.remove(connection)
         self._drain.notice(self.connections)
 
     async def keep_times(self) -> None:
@@ -235,17 +211,17 @@ class Gate:
         self._swept_at_s = now_s
         if held_up:
             return
-        for number, guest in enumerate(self.everyone(), 1):
-            reason = guest.overdue(now_s)
+        for number, connection in enumerate(self.everyone(), 1):
+            reason = connection.overdue(now_s)
             if reason is not None:
-                guest.cut(reason, "it exceeded a time limit")
+                connection.cut(reason, "it exceeded a time limit")
             if not number % SWEEP_SLICE:
                 yield
 
-    def everyone(self) -> list[Guest]:
+    def everyone(self) -> list[GatedConnection]:
         """Return all open connections."""
         links = [link for links in self._links.values() for link in links]
-        return [*self._guests, *self._only_hello, *links]
+        return [*self._clients, *self._only_hello, *links]
 
     # -- byte counts -----------------------------------------------------------------------------
 
@@ -254,14 +230,16 @@ class Gate:
         """Bytes of unfinished frames that all connections hold."""
         return self._of_clients.held_bytes + self._of_links.held_bytes
 
-    def count_received(self, guest: Guest, change_bytes: int, held_bytes: int) -> None:
+    def count_received(
+        self, connection: GatedConnection, change_bytes: int, held_bytes: int
+    ) -> None:
         """Note how many bytes of an unfinished frame a connection holds.
 
         Clients and links have separate limits. Whatever clients hold, a member reads what its
         leader sends: without heartbeats, it would stand for election.
         """
-        held = self._of_clients if guest.peer_id is None else self._of_links
-        held.count(guest, change_bytes, held_bytes)
+        held = self._of_clients if connection.peer_id is None else self._of_links
+        held.count(connection, change_bytes, held_bytes)
 
     def count_unsent(self, change_bytes: int) -> None:
         """Count unsent bytes; above the limit, cut the connections that leave most unread."""
@@ -270,25 +248,27 @@ class Gate:
             self._cut_unread()
 
     def _cut_unread(self) -> None:
-        by_bytes = sorted(self.everyone(), key=lambda guest: guest.unsent_bytes, reverse=True)
-        for guest in by_bytes:
+        by_bytes = sorted(
+            self.everyone(), key=lambda connection: connection.unsent_bytes, reverse=True
+        )
+        for connection in by_bytes:
             if self.unsent_bytes <= self.limits.unsent_bytes_total_max * UNREAD_SHARE:
                 return
-            unread_bytes = guest.unsent_bytes
+            unread_bytes = connection.unsent_bytes
             detail = f"all connections leave too much unread, and this one {unread_bytes} bytes"
-            guest.cut(Reason.UNREAD, detail)
+            connection.cut(Reason.UNREAD, detail)
 
-    def count_closed(self, guest: object, reason: Reason, detail: str) -> None:
+    def count_closed(self, connection: object, reason: Reason, detail: str) -> None:
         """Count a connection that this member closes, and log it."""
         self.closed_by_reason[reason] += 1
         admitted = self._lines.admit(reason)
         if admitted is not None:
             count = self.closed_by_reason[reason]
             text = "closed the connection of %s (%s, no. %d): %s%s"
-            logger.warning(text, guest, reason, count, detail, admitted)
+            logger.warning(text, connection, reason, count, detail, admitted)
 
     def _why_full(self, address: str) -> Reason | None:
-        free = self.limits.connections_max - len(self._guests)
+        free = self.limits.connections_max - len(self._clients)
         if free <= 0:
             return Reason.CONNECTIONS
         own = self._by_address[address]
@@ -296,10 +276,10 @@ class Gate:
             return Reason.CONNECTIONS_PER_ADDRESS
         return None
 
-    def _forget_stranger(self, guest: Guest) -> None:
-        self._only_hello.pop(guest, None)
-        if guest in self._guests:
-            del self._guests[guest]
-            self._by_address[guest.address] -= 1
-            if not self._by_address[guest.address]:
-                del self._by_address[guest.address]
+    def _forget_stranger(self, connection: GatedConnection) -> None:
+        self._only_hello.pop(connection, None)
+        if connection in self._clients:
+            del self._clients[connection]
+            self._by_address[connection.address] -= 1
+            if not self._by_address[connection.address]:
+                del self._by_address[connection.address]

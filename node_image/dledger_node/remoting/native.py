@@ -133,7 +133,7 @@ def decode(body: bytes | memoryview, sender: str, receiver: str) -> PeerMessage:
     """Read one message. Raises RemoteProtocolError if the bytes are not a message.
 
     The entries of a push and the data of a SnapshotChunk are left as a view into `body`, unread.
-    `store.block` checks the entries.
+    `store.log.block` checks the entries.
     """
     try:
         kind = KINDS[body[0]]

@@ -8,7 +8,8 @@ import msgspec
 from dledger_formats.protocol import follow, frames, read_range, requests
 from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.connection_views import Reader
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.remoting.service import Service, misdirected
 
 CODES: Final = (RequestCode.GET, follow.FOLLOW, read_range.READ_RANGE)

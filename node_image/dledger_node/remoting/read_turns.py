@@ -9,9 +9,9 @@ take turns. A connection whose queue is full, or that does not read its answers,
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.connection_views import Reader
 from dledger_node.remoting.turn_time import TurnTime
 
 READS_WAITING_MAX: Final = 8
@@ -21,18 +21,6 @@ SLICE_S: Final = 0.001
 
 Read: TypeAlias = Callable[[], None]
 """Reads entries and sends the answer."""
-
-
-class Reader(Caller, Protocol):
-    """A connection, as its reads see it."""
-
-    unread_since_s: float | None
-    """The time since which the other side has not read its answers; None while it reads them."""
-    reads_waiting: int
-    """The number of its reads that are not answered."""
-
-    def go_on(self) -> None:
-        """Handle the requests that were put off while too many reads waited."""
 
 
 class ReadTurns:

@@ -15,11 +15,10 @@ from dledger_formats.protocol.membership_change import ChangeMembershipRequest
 from dledger_formats.protocol.producers import RegisterProducerRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_node.remoting import native
-from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.connection_views import PeerConnection, Reader, WritableConnection
 from dledger_node.remoting.gate import Gate
-from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.message_kinds import PeerMessage
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.read_turns import ReadTurns
 
 Reply: TypeAlias = Callable[[requests.Message], None]
 """Sends the answer to one request, now or later. Does nothing if the connection is gone."""
@@ -37,21 +36,14 @@ class Refused(Protocol):
         """What is wrong, in words."""
 
 
-class PeerLine(Caller, Protocol):
-    """The connection of another member."""
-
-    def cut(self, reason: Reason, detail: str) -> None:
-        """Close at once."""
-
-
-ServePeer: TypeAlias = Callable[[RemotingCommand, PeerLine], None]
+ServePeer: TypeAlias = Callable[[RemotingCommand, PeerConnection], None]
 """Takes a request of another member."""
 
 
 class ClientCall(msgspec.Struct, frozen=True, gc=False):
     """The destination of an append's answer; a msgspec.Struct, since those are created fastest."""
 
-    connection: Caller
+    connection: WritableConnection
     opaque: int
 
     @property

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from dledger_formats.protocol import frames
-from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.connection_views import WritableConnection
 from dledger_node.remoting.service import ClientCall
 
-Answers = dict[Caller, list[tuple[int, bytes]]]
+Answers = dict[WritableConnection, list[tuple[int, bytes]]]
 """The answers of each connection: the opaque number of a request and the encoded response."""
 
 
-def send(answers: Mapping[Caller, Sequence[tuple[int, bytes]]]) -> None:
+def send(answers: Mapping[WritableConnection, Sequence[tuple[int, bytes]]]) -> None:
     """Send the answers."""
     for connection, responses in answers.items():
         connection.send(frames.encode_responses(responses))

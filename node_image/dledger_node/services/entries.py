@@ -13,7 +13,8 @@ from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
 from dledger_node.errors import StoreDamagedError
 from dledger_node.limited_log import LineBudget
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.connection_views import Reader
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.disk_reads import DiskReads
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.stored_range import RangeMovedError

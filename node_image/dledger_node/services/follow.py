@@ -9,7 +9,8 @@ from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import Consistency
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.connection_views import Reader
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.entries import EntryReads
 from dledger_node.services.held_reads import HeldReads, WaitingRead
 from dledger_node.services.refusals import ProveRead

@@ -8,7 +8,8 @@ from dledger_formats.protocol import requests
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.connection_views import Reader
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.entries import EntryReads
 from dledger_node.services.read_proofs import ReadProofs
 

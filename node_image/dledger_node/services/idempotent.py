@@ -1,8 +1,8 @@
 """Idempotent appends, and the registration of the producers that number them.
 
-The store's table of producers (`store.producers`) says which sequences of a producer the log has. A
-duplicate of an entry in the log is not appended. It is answered with the place of that entry as
-soon as the entry is committed.
+The store's table of producers (`store.derived.producers`) says which sequences of a producer the
+log has. A duplicate of an entry in the log is not appended. It is answered with the place of that
+entry as soon as the entry is committed.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreDamagedError, StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
-from dledger_node.remoting.read_turns import Reader
+from dledger_node.remoting.connection_views import Reader
 from dledger_node.remoting.service import (
     BatchCall,
     ClientCall,

@@ -24,7 +24,7 @@ from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
 from dledger_formats.settings import PASSED_ON, NodeSettings
 from dledger_node.drain import Drain
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.connection_views import WritableConnection
 from dledger_node.remoting.leader_link import LeaderLink
 from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall
 from dledger_node.services import answering
@@ -191,7 +191,7 @@ class PassedOn:
 
     def answered(self, answers: Sequence[tuple[Passed, RemotingCommand]]) -> None:
         """Return the leader's answers, with one write for each caller."""
-        written: dict[Caller, list[bytes]] = {}
+        written: dict[WritableConnection, list[bytes]] = {}
         for passed, answer in answers:
             self._forget(passed)
             own = RemotingCommand(
@@ -202,8 +202,8 @@ class PassedOn:
                 body=answer.body,
             )
             written.setdefault(passed.call.connection, []).append(frames.encode(own))
-        for caller, parts in written.items():
-            caller.send(b"".join(parts))
+        for connection, parts in written.items():
+            connection.send(b"".join(parts))
 
     def lost(self, leader_id: str, waiting: Sequence[Passed], *, were_sent: bool) -> None:
         """Answer what waited on a connection that is gone.

@@ -19,7 +19,8 @@ from dledger_formats.protocol.requests import Consistency
 from dledger_node.errors import StoreDamagedError
 from dledger_node.limited_log import LineBudget
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.connection_views import Reader
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.disk_reads import DiskReads
 from dledger_node.services.held_reads import HeldReads, WaitingRead
 from dledger_node.services.read_proofs import ReadProofs

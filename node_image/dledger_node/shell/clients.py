@@ -15,8 +15,9 @@ from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_formats.settings import NodeSettings
 from dledger_node.http import status
 from dledger_node.raft.core import Raft
+from dledger_node.remoting.connection_views import Reader
 from dledger_node.remoting.gate import Gate
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.remoting.service import Reply, ServePeer
 from dledger_node.services.append import Appends
 from dledger_node.services.canary import Canaries

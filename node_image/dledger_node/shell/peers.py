@@ -184,7 +184,7 @@ class LinkOwner:
 
 
 class PeerMessages:
-    """Receives the messages of the links that peers open. Implements `remoting.service.Peers`."""
+    """Receives the messages of the links that peers open. Implements `service.PeerService`."""
 
     def __init__(
         self,

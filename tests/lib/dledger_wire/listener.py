@@ -11,10 +11,11 @@ from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
 from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.connection_views import Reader
 from dledger_node.remoting.dispatch import Dispatcher
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.remoting.service import AppendCall, Reply
 
 HOST = "127.0.0.1"

@@ -11,7 +11,7 @@ from dledger_broker.door.calls.failures import answered
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
-from dledger_node.remoting.dispatch import Line
+from dledger_node.remoting.connection_views import RequestConnection
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX
 
@@ -62,27 +62,30 @@ class BrokerRequests:
     def dispatch(
         self,
         commands: Sequence[RemotingCommand],
-        line: Line,
+        connection: RequestConnection,
         only_hello: Reason | None,
         until_s: float,
     ) -> None:
         """Handle commands in order, until too many reads wait, the client does not read its
         answers, or the time `until_s` has come. The first command is handled in any case.
         """
-        assert isinstance(line, BrokerConnection)
+        assert isinstance(connection, BrokerConnection)
         if only_hello is not None:
-            line.cut(only_hello, "too many connections")
+            connection.cut(only_hello, "too many connections")
             return
         now_s = self._now_s()
         for number, command in enumerate(commands):
-            held_up = line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX
+            held_up = (
+                connection.unread_since_s is not None
+                or connection.reads_waiting >= READS_WAITING_MAX
+            )
             if held_up or (number and time.perf_counter() >= until_s):
-                line.put_off(commands[number:])
+                connection.put_off(commands[number:])
                 return
             if not command.is_response:
-                line.client_version = command.version
-                call = Call(line, command, self._door, now_s)
-                if self._goes_away and line.knows_go_away and not command.is_oneway:
+                connection.client_version = command.version
+                call = Call(connection, command, self._door, now_s)
+                if self._goes_away and connection.knows_go_away and not command.is_oneway:
                     call.answer(ResponseCode.GO_AWAY, remark="this member stops")
                 elif command.code in self._leaders:
                     self._hurry()

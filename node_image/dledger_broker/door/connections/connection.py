@@ -12,7 +12,7 @@ from typing import Final
 from dledger_formats.rocketmq.codes import VERSION_5_3_1
 from dledger_formats.rocketmq.message_record import pack_host
 from dledger_node.remoting.connection import Connection
-from dledger_node.remoting.host import Host, Requests
+from dledger_node.remoting.connection_owner import ConnectionOwner, RequestHandler
 
 _LINGER: Final = struct.Struct("ii")
 _UNACKNOWLEDGED: Final = struct.Struct("i")
@@ -27,10 +27,13 @@ class BrokerConnection(Connection):
     """
 
     def __init__(
-        self, host: Host, requests: Requests, forget: "Callable[[BrokerConnection], None]"
+        self,
+        owner: ConnectionOwner,
+        handler: RequestHandler,
+        forget: "Callable[[BrokerConnection], None]",
     ) -> None:
         """`forget` is called when the connection is gone."""
-        super().__init__(host, requests)
+        super().__init__(owner, handler)
         self.born_host = _UNKNOWN_HOST
         """The client's address, as messages carry it."""
         self.client_version = 0

@@ -11,8 +11,8 @@ from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.embedding import Member
+from dledger_node.remoting.connection_views import PeerConnection
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.service import PeerLine
 
 
 class FromDoors:
@@ -27,47 +27,47 @@ class FromDoors:
         self._door = door
         self._take: Callable[[Call], None] = _put_off
         self._loop = asyncio.get_running_loop()
-        self._answers: dict[PeerLine, list[DoorAnswer]] = {}
+        self._answers: dict[PeerConnection, list[DoorAnswer]] = {}
 
     def open(self, take: Callable[[Call], None]) -> None:
         """Serve requests from now on: `take` serves one if this member leads."""
         self._take = take
 
-    def serve(self, command: RemotingCommand, line: PeerLine) -> None:
+    def serve(self, command: RemotingCommand, peer: PeerConnection) -> None:
         """Take the requests of one frame."""
         try:
             requests = door_frames.decode_requests(command.body)
         except FormatError as error:
-            line.cut(Reason.PROTOCOL, str(error))
+            peer.cut(Reason.PROTOCOL, str(error))
             return
         now_s = self._loop.time()
         for request in requests:
             if request.code == REGISTER:
-                self._register(request.number, line)
+                self._register(request.number, peer)
             else:
-                way_back = PassedOnLine(self, line, request)
+                way_back = PassedOnLine(self, peer, request)
                 self._take(PassedOnCall(way_back, request, self._door, now_s))
 
-    def answer(self, line: PeerLine, answer: DoorAnswer) -> None:
+    def answer(self, peer: PeerConnection, answer: DoorAnswer) -> None:
         """Send an answer at the end of this turn of the event loop."""
         if not self._answers:
             self._loop.call_soon(self._flush)
-        self._answers.setdefault(line, []).append(answer)
+        self._answers.setdefault(peer, []).append(answer)
 
     def _flush(self) -> None:
         answers, self._answers = self._answers, {}
-        for line, some in answers.items():
+        for peer, some in answers.items():
             for frame in door_frames.answer_frames(some):
-                line.send(frame)
+                peer.send(frame)
 
-    def _register(self, number: int, line: PeerLine) -> None:
+    def _register(self, number: int, peer: PeerConnection) -> None:
         def done(code: DLedgerResponseCode, identity: int) -> None:
             if code is DLedgerResponseCode.SUCCESS:
                 frame = door_frames.encode_identity(identity)
-                self.answer(line, DoorAnswer(number, Way.STORED, frame))
+                self.answer(peer, DoorAnswer(number, Way.STORED, frame))
             else:
                 frame = door_frames.encode_refusal(code)
-                self.answer(line, DoorAnswer(number, Way.NOT_STORED, frame))
+                self.answer(peer, DoorAnswer(number, Way.NOT_STORED, frame))
 
         self._member.register_producer(done)
 
@@ -82,7 +82,7 @@ class PassedOnLine:
 
     __slots__ = ("_doors", "_number", "_peer", "born_host", "reads_waiting", "way")
 
-    def __init__(self, doors: FromDoors, peer: PeerLine, request: DoorRequest) -> None:
+    def __init__(self, doors: FromDoors, peer: PeerConnection, request: DoorRequest) -> None:
         self.born_host = request.born_host
         self.reads_waiting = 0
         self.way = Way.ANSWERED

@@ -8,7 +8,8 @@ cut.
 from collections import Counter, deque
 from typing import Final
 
-from dledger_node.remoting.read_turns import Read, Reader, ReadTurns
+from dledger_node.remoting.connection_views import Reader
+from dledger_node.remoting.read_turns import Read, ReadTurns
 
 AT_ONCE: Final = 2
 """Reads of one connection. With what may be unread when they begin (`unsent_bytes_high`), their

@@ -107,12 +107,12 @@ class MemberPort(asyncio.Protocol):
                 self._served[command.code](command, self)
 
     def send(self, data: bytes) -> None:
-        """See `PeerLine`."""
+        """See `PeerConnection`."""
         if self._end is not None:
             self._end.write(data)
 
     def cut(self, reason: Reason, detail: str) -> None:
-        """See `PeerLine`."""
+        """See `PeerConnection`."""
         raise AssertionError(f"a member sends what none does: {reason} {detail}")
 
 

@@ -6,8 +6,9 @@ The clock and the turns are the node's own.
 from collections.abc import Callable
 from typing import Final
 
+from dledger_node.remoting.connection_views import Reader
 from dledger_node.remoting.input_turns import InputTurns
-from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.shell.clock import TickClock
 from dledger_sim.group.event_loop import EventLoop
 from dledger_sim.group.events import Events

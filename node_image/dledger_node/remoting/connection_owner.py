@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_node.remoting.dispatch import Line
+from dledger_node.remoting.connection_views import RequestConnection
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import ReadTurns
 
 
-class Host(Protocol):
+class ConnectionOwner(Protocol):
     """The member, as its connections see it."""
 
     @property
@@ -22,13 +22,13 @@ class Host(Protocol):
         """Shares the loop's time among reads."""
 
 
-class Requests(Protocol):
+class RequestHandler(Protocol):
     """Handles the requests of one connection."""
 
     def dispatch(
         self,
         commands: Sequence[RemotingCommand],
-        line: Line,
+        connection: RequestConnection,
         only_hello: Reason | None,
         until_s: float,
     ) -> None:
