@@ -13,6 +13,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node import main
 from dledger_node.closing import Closing
 from dledger_node.errors import StoreError
+from dledger_node.shell.http_server import HttpServer
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.volume.health import state_of
@@ -144,7 +145,7 @@ def settings_of(folder: Path) -> NodeSettings:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("step", ["build_server", "_start_http"])
+@pytest.mark.parametrize("step", ["build_server", "start_http"])
 async def test_a_start_that_fails_midway_leaves_the_store_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -182,8 +183,8 @@ async def test_a_start_that_fails_midway_leaves_the_store_closed(
         retry_delay_min_s=0.01,
         retry_delay_max_s=0.01,
     )
-    if step == "_start_http":
-        monkeypatch.setattr(life, step, failing(life._start_http))
+    if step == "start_http":
+        monkeypatch.setattr(HttpServer, "start", failing(HttpServer.start))
     running = asyncio.create_task(life.run())
     waits = [running, asyncio.ensure_future(served.wait())]
     await asyncio.wait(waits, timeout=20, return_when=asyncio.FIRST_COMPLETED)

@@ -13,8 +13,8 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.http import pages
 from dledger_node.http.outage import Outage
 from dledger_node.http.request_turns import PER_TURN
+from dledger_node.shell.current_source import CurrentSource
 from dledger_node.shell.leader_watch import LeaderWatch
-from dledger_node.shell.lifecycle import CurrentSource
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.view import MemberView
 from dledger_sim.stage.driver import CoreDriver, heartbeat

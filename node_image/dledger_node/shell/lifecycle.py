@@ -12,35 +12,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final
 
-from aiohttp import web
-
-from dledger_formats.http.status import (
-    STORE_IS_OPENING,
-    LeaderView,
-    Manifest,
-    NodeStatus,
-    StorageState,
-)
+from dledger_formats.http.status import STORE_IS_OPENING, StorageState
 from dledger_formats.settings import NodeSettings
-from dledger_node.closing import Closing, aclosed_on_error, closed_on_error
-from dledger_node.config import join_address
+from dledger_node.closing import aclosed_on_error, closed_on_error
 from dledger_node.daemon_call import call_in_daemon
-from dledger_node.errors import (
-    Damage,
-    ListenError,
-    StoreDamagedError,
-    StoreError,
-    StoreInUseError,
-)
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreInUseError
 from dledger_node.healing.closed_log import ClosedLog, shape_of
-from dledger_node.http import metrics, pages
 from dledger_node.http.auditors import Auditors
-from dledger_node.http.connection_limits import LimitedConnections
-from dledger_node.http.deputy import Deputy
 from dledger_node.http.outage import Outage
 from dledger_node.raft.ready import HardState
+from dledger_node.shell.current_source import CurrentSource
+from dledger_node.shell.http_server import HttpServer
 from dledger_node.shell.meters import Meters
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
@@ -60,74 +44,6 @@ STEADY_S: Final = 60.0
 """After serving for this long, a member retries with the shortest delay again."""
 
 Opened = tuple[LogStore, HardState, OpenedState | None]
-
-
-class Source(pages.Source, metrics.Source, Protocol):
-    """The data about a member that HTTP shows."""
-
-
-class CurrentSource:
-    """Forwards to the current source: a server in service, or an outage."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._replaced = asyncio.Event()
-
-    @property
-    def source(self) -> Source:
-        """The current source."""
-        return self._source
-
-    @source.setter
-    def source(self, source: Source) -> None:
-        self._source = source
-        self._replaced.set()
-        self._replaced = asyncio.Event()
-
-    def status(self) -> NodeStatus:
-        """Return this member's view of the group."""
-        return self.source.status()
-
-    def leader_view(self) -> LeaderView:
-        """Return the leader, as far as this member knows it."""
-        return self.source.leader_view()
-
-    async def leader_changed(self, token: str) -> None:
-        """Return once the token of `leader_view` differs from `token`, in any source."""
-        while self.leader_view().token == token:
-            waits = [
-                asyncio.ensure_future(self._source.leader_changed(token)),
-                asyncio.ensure_future(self._replaced.wait()),
-            ]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
-
-    async def manifest(self) -> Manifest:
-        """Return the files that may be read."""
-        return await self.source.manifest()
-
-    async def readable_bytes(self, folder: pages.Folder, name: str) -> int | None:
-        """Return how much of a file may be read; None if it is not in the manifest."""
-        return await self.source.readable_bytes(folder, name)
-
-    def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
-        """Return bytes of a file of the manifest; blocks."""
-        return self.source.read_file(folder, name, start, end)
-
-    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
-        return self.source.stored(name, at, size, known)
-
-    def open_file(self, name: str) -> BinaryIO:
-        """Open a small file or a file of a snapshot; blocks. Raises OSError."""
-        return self.source.open_file(name)
-
-    def counters(self) -> metrics.Counters:
-        """Return the counters."""
-        return self.source.counters()
 
 
 class Lifecycle:
@@ -156,16 +72,13 @@ class Lifecycle:
         self._settings = settings
         self._version = version
         self._meters = meters or Meters()
-        self._auditors = auditors
         self._open_store = open_store
         self._build_server = build_server
         self._serve = serve
         self._heal = heal
         self._stopping = stopping
         self._shown = CurrentSource(self._outage(StorageState.SOUND, STORE_IS_OPENING))
-        self._runner: web.AppRunner | None = None
-        self._http_listener: asyncio.Server | None = None
-        self._deputy: Deputy | None = None
+        self._http = HttpServer(settings, self._shown, self._meters, auditors)
         self._retry_delay_min_s = retry_delay_min_s
         self._retry_delay_max_s = retry_delay_max_s
         self._delay_s = retry_delay_min_s
@@ -185,17 +98,7 @@ class Lifecycle:
                 except (StoreError, OSError) as error:
                     await self._stay_out(error)
         finally:
-            await self._close_http()
-
-    async def _close_http(self) -> None:
-        closing = Closing()
-        if self._deputy is not None:
-            closing.step(self._deputy.close)
-        if self._http_listener is not None:
-            closing.step(self._http_listener.close)
-        if self._runner is not None:
-            await closing.wait(self._runner.cleanup)
-        closing.end()
+            await self._http.close()
 
     async def _serve_once(self) -> None:
         opened = await self._opened()
@@ -212,7 +115,7 @@ class Lifecycle:
         began_s = asyncio.get_running_loop().time()
         try:
             async with aclosed_on_error(server.close):
-                await self._start_http()
+                await self._http.start()
             await self._serve(server)
         finally:
             if asyncio.get_running_loop().time() - began_s > STEADY_S:
@@ -237,7 +140,7 @@ class Lifecycle:
         )
         await self._settles(opening, SLOW_OPENING_S)
         if not (opening.done() or self._stopping.is_set()):
-            await self._start_http()
+            await self._http.start()
             await self._settles(opening)
         if opening.done():
             return opening.result()
@@ -285,7 +188,7 @@ class Lifecycle:
             with contextlib.suppress(OSError):
                 volume = await asyncio.to_thread(volume_usage, Path(self._settings.store_base_dir))
         self._shown.source = self._outage(state, reason, volume=volume)
-        await self._start_http()
+        await self._http.start()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
 
@@ -298,36 +201,6 @@ class Lifecycle:
         logger.info("%s stops while its store is being healed", self._settings.self_id)
         await asyncio.wait([healing])
         return ""
-
-    async def _start_http(self) -> None:
-        if self._runner is not None:
-            return
-        meters = self._meters
-        limited = LimitedConnections(begin_turn=meters.loop_lag.begin_turn, traffic=meters.traffic)
-        runner = web.AppRunner(
-            pages.application(
-                self._shown,
-                metrics.registry(self._shown, meters, self._auditors),
-                [limited.middleware],
-                self._auditors,
-                limited.turns,
-            ),
-            handle_signals=False,
-            access_log=None,
-            shutdown_timeout=0.5,
-        )
-        await runner.setup()
-        self._runner = runner
-        assert runner.server is not None
-        host, port = self._settings.listen_host, self._settings.http_port
-        try:
-            self._http_listener = await asyncio.get_running_loop().create_server(
-                limited.guard(runner.server), host, port, backlog=128
-            )
-        except OSError as error:
-            where = join_address(host, port)
-            raise ListenError(f"cannot listen on {where}: {error}") from error
-        self._deputy = Deputy(listener.fileno() for listener in self._http_listener.sockets)
 
     def _outage(
         self,
