@@ -4,8 +4,6 @@ Archives and histories are made in a local folder and copied. The file that make
 copied last, under another name, and renamed.
 """
 
-import fcntl
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +14,8 @@ from typing import Any, Final, cast
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from dledger_audit.places import HADOOP_LOCK_FILE, HADOOP_UNFINISHED, LOCK_FILE
+from dledger_audit import folder_lock
+from dledger_audit.places import HADOOP_LOCK_FILE, HADOOP_UNFINISHED
 from dledger_audit.renewed_lock import LockHeldError, RenewedLock
 
 BLOCK_BYTES: Final = 4 << 20
@@ -166,18 +165,9 @@ class HadoopFolder:
         if self._local_folder is None:
             return
         with self._raised_as_hadoop_error("cannot be locked"):
-            try:
-                fd = os.open(self._local_folder / LOCK_FILE, os.O_RDONLY)
-            except FileNotFoundError:
-                return
-            try:
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise HadoopError(
-                    f"{self.uri} is in use by another run; wait until it has ended"
-                ) from error
-            finally:
-                os.close(fd)
+            is_locked = folder_lock.is_locked(self._local_folder)
+        if is_locked:
+            raise HadoopError(f"{self.uri} is in use by another run; wait until it has ended")
 
     def _unlock(self, lock: RenewedLock) -> None:
         """Remove the lock. If this fails, the result or the error of the run still counts."""

@@ -11,7 +11,6 @@ A new log is written and synced completely. Then `archive.json` is replaced, and
 log is removed. So a crash leaves the old archive or the new one, and the next run removes the rest.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -21,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from dledger_audit import folder_lock
 from dledger_audit.compaction import names
 from dledger_audit.compaction.writer import sync_folder
-from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE
+from dledger_audit.folder_lock import FolderInUseError
 from dledger_formats.log import properties
 from dledger_formats.log.archives import (
     FOLDER_NAME,
@@ -98,7 +98,6 @@ def locked(path: Path) -> Iterator[None]:
         ) from error
     try:
         _lock(fd, path)
-        _check_hadoop_lock(path)
         yield
     finally:
         os.close(fd)
@@ -109,28 +108,16 @@ def _open_lock(path: Path) -> int:
     foreign = names.foreign(entry.name for entry in path.iterdir())
     if foreign is not None:
         raise RefusedError(f"{path} is no archive: it holds {foreign}; name an empty folder")
-    return os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    return folder_lock.open_lock(path)
 
 
 def _lock(fd: int, path: Path) -> None:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise RefusedError(f"{path} is in use by another run; wait until it has ended") from error
+        folder_lock.lock(fd, path, cure="wait until it has ended")
+    except FolderInUseError as error:
+        raise RefusedError(str(error)) from error
     except OSError as error:
         raise RefusedError(f"{path} cannot be locked: {error}; name another folder") from error
-
-
-def _check_hadoop_lock(path: Path) -> None:
-    """Raise RefusedError if a run by URI holds the folder.
-
-    Each kind of run takes its own lock first, and then looks for the other's.
-    """
-    if (path / HADOOP_LOCK_FILE).exists():
-        raise RefusedError(
-            f"{path} is in use by another run, or one was killed: wait until it has ended; if "
-            f"none runs, remove {path / HADOOP_LOCK_FILE}"
-        )
 
 
 def check_no_log(path: Path, first_index: int) -> None:

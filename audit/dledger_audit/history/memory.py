@@ -10,7 +10,6 @@ A *suspect* chunk was known, and was not found unchanged when it was last read. 
 until it is as before, so an audit that reads only a part never takes it for sound.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -22,6 +21,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dledger_audit import folder_lock
+from dledger_audit.folder_lock import FolderInUseError
 from dledger_audit.history.chunks import (
     CHUNK,
     chunk_starts,
@@ -30,7 +31,6 @@ from dledger_audit.history.chunks import (
     whole_chunks,
 )
 from dledger_audit.history.compared import Compared
-from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE
 from dledger_formats.http.status import Manifest, NodeStatus
 from pyspark_dledger.digests import DIGEST_SCHEMA
 from pyspark_dledger.layout import Longs
@@ -179,29 +179,18 @@ def locked(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+            fd = folder_lock.open_lock(folder)
             stack.callback(os.close, fd)
             _lock(fd, folder)
-            _check_hadoop_lock(folder)
         yield
 
 
 def _lock(fd: int, folder: Path) -> None:
+    cure = "audit again once that has ended"
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise HistoryError(
-            f"{folder} is in use by another audit; audit again once that has ended"
-        ) from error
-
-
-def _check_hadoop_lock(folder: Path) -> None:
-    """Raise HistoryError if an audit by URI holds the folder; both lock first, and then check."""
-    if (folder / HADOOP_LOCK_FILE).exists():
-        raise HistoryError(
-            f"{folder} is in use by another audit, or one was killed: audit again once that has "
-            f"ended; if none runs, remove {folder / HADOOP_LOCK_FILE}"
-        )
+        folder_lock.lock(fd, folder, holder="another audit", cure=cure)
+    except FolderInUseError as error:
+        raise HistoryError(str(error)) from error
 
 
 def load(folder: Path, group: str) -> Memory:
