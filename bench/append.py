@@ -33,6 +33,7 @@ import uvloop
 
 from bench.bare_client import WARM_UP_S, Load, bare_load
 from bench.floor import floor_ms
+from bench.measured_group import measured_group
 from bench.turns import LongTurns, turn_s_max
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
@@ -144,14 +145,7 @@ def measure(
     """Start a group, put it under a load, and stop it."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as own_folder,
-        NodeGroup(
-            Path(own_folder),
-            heartbeat_interval_ms=250,
-            election_timeout_ms=1000,
-            flush_disk_type=flush,
-            segment_size_bytes=256 << 20,
-            index_segment_size_bytes=40 << 20,
-        ) as group,
+        measured_group(Path(own_folder), flush_disk_type=flush) as group,
     ):
         master = group.master()
         run = (

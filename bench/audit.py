@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 import uvloop
 
 from bench.cpu_group import cpu_group
+from bench.measured_group import measured_group
 from bench.read import fill
 from dledger_client.client import DLedgerClient
 from dledger_formats.log.checksum import crc32
@@ -189,13 +190,7 @@ def main() -> None:
     entries = (arguments.mib << 20) // (arguments.body_bytes + 48)
     with (
         tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
-        NodeGroup(
-            Path(folder),
-            heartbeat_interval_ms=250,
-            election_timeout_ms=2000,
-            segment_size_bytes=256 << 20,
-            index_segment_size_bytes=40 << 20,
-        ) as group,
+        measured_group(Path(folder), election_timeout_ms=2000) as group,
     ):
         group.master()
         uvloop.run(append(group, 1, arguments.body_bytes))

@@ -19,6 +19,7 @@ from pathlib import Path
 import uvloop
 
 from bench.audit import append, audit_command
+from bench.measured_group import measured_group
 from bench.steady_appends import Appends, append_for, append_while
 from bench.tail_readers import Priority
 from tools.groups.node_group import NodeGroup
@@ -79,13 +80,7 @@ def main() -> None:
     ratios = []
     with (
         tempfile.TemporaryDirectory() as folder,
-        NodeGroup(
-            Path(folder),
-            heartbeat_interval_ms=250,
-            election_timeout_ms=1000,
-            segment_size_bytes=256 << 20,
-            index_segment_size_bytes=40 << 20,
-        ) as group,
+        measured_group(Path(folder)) as group,
     ):
         term = group.status(group.master()).term
         uvloop.run(append(group, entries, arguments.body_bytes))

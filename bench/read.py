@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import uvloop
 
 from bench.append import processor_s
+from bench.measured_group import measured_group
 from bench.turns import LongTurns, turn_s_max
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
@@ -154,13 +155,7 @@ def main() -> None:
     for entries, body_bytes in loads:
         with (
             tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
-            NodeGroup(
-                Path(folder),
-                heartbeat_interval_ms=250,
-                election_timeout_ms=1000,
-                segment_size_bytes=256 << 20,
-                index_segment_size_bytes=40 << 20,
-            ) as group,
+            measured_group(Path(folder)) as group,
         ):
             watch = TurnWatch(group, group.peers)
             uvloop.run(measure_all(group, entries, body_bytes, arguments.passes))

@@ -28,6 +28,7 @@ from typing import Final
 import uvloop
 
 from bench.append import processor_s
+from bench.measured_group import measured_group
 from bench.steady_appends import BODY_BYTES_MIN, Appends, append_for
 from bench.tail_readers import (
     Load,
@@ -184,14 +185,7 @@ def main() -> None:
     long_turns = LongTurns()
     with (
         tempfile.TemporaryDirectory() as folder,
-        NodeGroup(
-            Path(folder),
-            heartbeat_interval_ms=250,
-            election_timeout_ms=1000,
-            connections_per_address_max=500,
-            segment_size_bytes=256 << 20,
-            index_segment_size_bytes=40 << 20,
-        ) as group,
+        measured_group(Path(folder), connections_per_address_max=500) as group,
     ):
         term, watch = group.status(group.master()).term, TurnWatch(group, group.peers)
         phases = Phases(group, arguments)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from bench.failover_faults import wait_until_in_order
+from bench.measured_group import measured_group
 from bench.peers.client import Client
 from bench.peers.peer import CLIENT_LOG, Description, Peer
 from dledger_formats.http.status import FlushDiskType
@@ -24,14 +25,7 @@ class DLedger(Peer):
 
     def group_in(self, folder: Path) -> NodeGroup:
         """Return a group of three members with the default timers."""
-        return NodeGroup(
-            folder,
-            heartbeat_interval_ms=250,
-            election_timeout_ms=1000,
-            flush_disk_type=self.flush,
-            segment_size_bytes=256 << 20,
-            index_segment_size_bytes=40 << 20,
-        )
+        return measured_group(folder, flush_disk_type=self.flush)
 
     def client_of(self, group: MemberProcesses) -> Client:
         """Start `python -m bench.peers.dledger_program`."""
