@@ -33,7 +33,7 @@ from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.history.audit import audit_with_history, not_kept
 from dledger_audit.history.hadoop_history import hadoop_history
-from dledger_audit.history.memory import HistoryError, Memory, load, locked, save
+from dledger_audit.history.history_file import History, HistoryError, load, locked, save
 from dledger_audit.output_places import STANDARD_OUTPUT
 from dledger_audit.outputs import Outputs
 from dledger_audit.passes import SparkPasses
@@ -85,9 +85,9 @@ def _run_audit(options: argparse.Namespace) -> int:
     """Run the audit, write the summary and print the report."""
     outputs = Outputs()
     try:
-        with _local_memory(options) as memory:
+        with _local_history(options) as history:
             captured = capture(options.group, options.members, waits_of(options).opened)
-            audited = _audit(captured, options, memory, outputs)
+            audited = _audit(captured, options, history, outputs)
         result, summary = audited.result, audited.summary
         outputs.to_standard_output(_output(options.output, captured, result, summary))
         if options.html is not None:
@@ -113,7 +113,7 @@ def _run_audit(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _local_memory(options: argparse.Namespace) -> Iterator[Memory | None]:
+def _local_history(options: argparse.Namespace) -> Iterator[History | None]:
     """Lock and load the history in a local folder; yield None if the options name none."""
     if options.history is None or is_uri(options.history):
         yield None
@@ -123,7 +123,7 @@ def _local_memory(options: argparse.Namespace) -> Iterator[Memory | None]:
 
 
 def _audit(
-    captured: Capture, options: argparse.Namespace, memory: Memory | None, outputs: Outputs
+    captured: Capture, options: argparse.Namespace, history: History | None, outputs: Outputs
 ) -> _Audited:
     """Audit the captured members; start Spark only if at least one member answered.
 
@@ -143,17 +143,17 @@ def _audit(
         kept = None
         if is_uri(options.history):
             kept = stack.enter_context(hadoop_history(context, options.history))
-            memory = kept.load(options.group)
-        if memory is None:
+            history = kept.load(options.group)
+        if history is None:
             result = audit(passes, captured, again)
         else:
-            result, memory = audit_with_history(
-                passes, captured, again, memory, since_last=options.since_last
+            result, history = audit_with_history(
+                passes, captured, again, history, since_last=options.since_last
             )
         summary = _summarized(captured, options, result, outputs)
         failure = None
-        if memory is not None:
-            failure = kept.keep(memory) if kept else _saved(memory, options.history)
+        if history is not None:
+            failure = kept.keep(history) if kept else _saved(history, options.history)
         if failure is not None:
             result = replace(result, findings=(*result.findings, not_kept(failure)))
             summary = _summarized(captured, options, result, outputs)
@@ -162,10 +162,10 @@ def _audit(
         return _Audited(result=result, summary=summary, not_kept=failure)
 
 
-def _saved(memory: Memory, folder: Path) -> HistoryError | None:
+def _saved(history: History, folder: Path) -> HistoryError | None:
     """Replace the history. Return an error, because the verdict counts more than the history."""
     try:
-        save(memory, folder)
+        save(history, folder)
     except HistoryError as error:
         return error
     return None

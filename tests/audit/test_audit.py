@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from dledger_audit.audit import audit
 from dledger_audit.capture import ask_again, capture
 from dledger_audit.history.audit import audit_with_history
-from dledger_audit.history.memory import Memory, load, save
+from dledger_audit.history.history_file import History, load, save
 from dledger_audit.passes import SparkPasses
 from dledger_audit.report import summarize
 from dledger_formats.audit import AuditSummary, Verdict
@@ -166,21 +166,21 @@ def test_snapshots_are_verified_over_http(spark: SparkSession, tmp_path: Path) -
     )
 
 
-def test_an_audit_since_the_last_one_reads_a_part_and_has_the_rest_from_its_memory(
+def test_an_audit_since_the_last_one_reads_a_part_and_has_the_rest_from_its_history(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     log = write_log(tmp_path / "n0", ENTRIES, LARGE)
-    memory, summaries = Memory(group="g"), list[AuditSummary]()
+    history, summaries = History(group="g"), list[AuditSummary]()
     with served(log.root, replace(manifest(log, "n0"), life="a")) as url:
         captured = capture("g", {"n0": url})
         passes = SparkPasses(spark.sparkContext, captured.urls)
         for _ in range(2):
-            result, memory = audit_with_history(
-                passes, captured, lambda: ask_again(captured), memory, since_last=True
+            result, history = audit_with_history(
+                passes, captured, lambda: ask_again(captured), history, since_last=True
             )
             summaries.append(summarize(captured, result))
-            save(memory, tmp_path / "history")
-            memory = load(tmp_path / "history", "g")
+            save(history, tmp_path / "history")
+            history = load(tmp_path / "history", "g")
 
     first, second = summaries
     assert (first.verdict, second.verdict) == (Verdict.SOUND, Verdict.SOUND)

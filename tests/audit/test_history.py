@@ -9,7 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dledger_audit.history.chunks import CHUNK
-from dledger_audit.history.memory import FILE, PARTS, HistoryError, Memory, load, locked, save
+from dledger_audit.history.history_file import (
+    FILE,
+    PARTS,
+    History,
+    HistoryError,
+    load,
+    locked,
+    save,
+)
 from dledger_audit.main import main
 from dledger_audit.places import HADOOP_LOCK_FILE
 from dledger_formats.audit import AuditFailure, ExitCode, Verdict
@@ -36,13 +44,13 @@ def test_an_audit_of_the_same_logs_finds_nothing_new_and_keeps_each_whole_chunk(
 ) -> None:
     assert group.audit() == (Verdict.SOUND, set())
     chunks = [number * CHUNK for number in range(CHUNKS)]
-    assert [group.memory.chunks(name).tolist() for name in NAMES] == [chunks] * 3
+    assert [group.history.chunks(name).tolist() for name in NAMES] == [chunks] * 3
 
-    save(group.memory, tmp_path / "history")
-    group.memory = load(tmp_path / "history", "g")
+    save(group.history, tmp_path / "history")
+    group.history = load(tmp_path / "history", "g")
 
     assert group.audit() == (Verdict.SOUND, set())
-    assert group.memory.audits == 2
+    assert group.history.audits == 2
 
 
 def test_committed_entries_that_all_members_changed_alike_are_found_and_stay_found(
@@ -120,7 +128,7 @@ def test_a_front_that_was_removed_since_is_forgotten_without_a_finding(group: Au
 
     assert verdict is Verdict.SOUND
     assert {check for check, *_ in found} <= {"unrecorded"}
-    assert min(group.memory.chunks("n0")) + CHUNK > begin
+    assert min(group.history.chunks("n0")) + CHUNK > begin
 
 
 def test_a_member_that_has_left_the_group_keeps_nothing_from_being_forgotten(
@@ -138,10 +146,10 @@ def test_a_member_that_has_left_the_group_keeps_nothing_from_being_forgotten(
 
     assert group.audit(since_last=True)[0] is Verdict.SOUND
 
-    assert min(group.memory.chunks("n0")) + CHUNK > begin
-    assert "n2" not in group.memory.said
-    assert len(group.memory.chunks("n2")) == 0
-    assert group.memory.suspects == {}
+    assert min(group.history.chunks("n0")) + CHUNK > begin
+    assert "n2" not in group.history.reports
+    assert len(group.history.chunks("n2")) == 0
+    assert group.history.suspects == {}
 
 
 def test_members_stay_known_while_a_majority_does_not_tell_its_membership(group: Audited) -> None:
@@ -162,22 +170,22 @@ def test_members_stay_known_while_a_majority_does_not_tell_its_membership(group:
 
     group.audit(since_last=True)
 
-    assert group.memory.said.keys() == set(NAMES)
-    assert group.memory.suspects["n2"]
+    assert group.history.reports.keys() == set(NAMES)
+    assert group.history.suspects["n2"]
 
 
 def test_a_member_that_is_silent_keeps_what_it_may_hold_from_being_forgotten(
     group: Audited,
 ) -> None:
     group.audit()
-    known = group.memory.chunks("n2").tolist()
+    known = group.history.chunks("n2").tolist()
     group.change = dict.fromkeys(NAMES, without_record)
     logs = {name: damage.remove_front(log, 2) for name, log in group.logs.items()}
     group.silent, group.logs = {"n2"}, logs
 
     group.audit(since_last=True)
 
-    assert group.memory.chunks("n2").tolist() == known
+    assert group.history.chunks("n2").tolist() == known
 
 
 def test_audits_since_the_last_read_all_again_in_seven_and_no_more_than_a_seventh_each(
@@ -230,15 +238,15 @@ def test_damage_that_was_found_stays_found_until_it_is_mended(
         verdict, _ = group.audit(since_last=True)
         assert verdict is Verdict.DAMAGED or not found, "it is still there"
         found = verdict is Verdict.DAMAGED
-        save(group.memory, tmp_path / "history")
-        group.memory = load(tmp_path / "history", "g")
+        save(group.history, tmp_path / "history")
+        group.history = load(tmp_path / "history", "g")
     assert found
-    assert group.memory.suspects == {"n1": frozenset({3 * CHUNK})}
+    assert group.history.suspects == {"n1": frozenset({3 * CHUNK})}
 
     damage.flip_body(group.logs["n1"], 3 * CHUNK + 7)  # back again
 
     assert group.audit(since_last=True) == (Verdict.SOUND, set())
-    assert group.memory.suspects == {}
+    assert group.history.suspects == {}
 
 
 def test_a_silent_members_suspect_chunks_stay_suspect(group: Audited) -> None:
@@ -295,7 +303,7 @@ def test_the_history_of_another_group_is_refused(group: Audited, tmp_path: Path)
 
     with pytest.raises(HistoryError, match="identity A, and the members are of one with B"):
         group.audit()
-    save(group.memory, tmp_path)
+    save(group.history, tmp_path)
     with pytest.raises(HistoryError, match="the history of the group g, not of h"):
         load(tmp_path, "h")
 
@@ -303,8 +311,8 @@ def test_the_history_of_another_group_is_refused(group: Audited, tmp_path: Path)
 def test_a_history_that_cannot_be_read_is_refused_and_an_unfinished_one_is_ignored(
     tmp_path: Path,
 ) -> None:
-    memory = Memory(group="g", audits=3)
-    save(memory, tmp_path)
+    history = History(group="g", audits=3)
+    save(history, tmp_path)
     (tmp_path / f"{FILE}.part").write_bytes(b"PAR1")
     assert load(tmp_path, "g").audits == 3
 
@@ -312,7 +320,7 @@ def test_a_history_that_cannot_be_read_is_refused_and_an_unfinished_one_is_ignor
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(HistoryError, match="remove it"):
         load(tmp_path, "g")
-    save(memory, tmp_path)
+    save(history, tmp_path)
     table = pq.read_table(path)
     said = json.loads(table.schema.metadata[b"dledger-audit"]) | {"version": 2}
     pq.write_table(table.replace_schema_metadata({b"dledger-audit": json.dumps(said)}), path)

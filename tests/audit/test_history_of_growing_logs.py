@@ -15,7 +15,7 @@ from dledger_audit.checks.comparison import Range
 from dledger_audit.checks.electorate import Electorate
 from dledger_audit.history.chunks import CHUNK
 from dledger_audit.history.compared import compared
-from dledger_audit.history.memory import PARTS, Memory, load, save
+from dledger_audit.history.history_file import PARTS, History, load, save
 from dledger_audit.history.remembering import RememberingPasses
 from dledger_formats.http.status import Manifest
 from dledger_logs.histories import history, small_shape
@@ -54,7 +54,7 @@ class Growing:
     read_in: dict[int, int] = field(default_factory=dict)
     ranges: int = 0
     read: int = 0
-    memory: Memory = field(default_factory=lambda: Memory(group="g"))
+    history: History = field(default_factory=lambda: History(group="g"))
 
     def digests(
         self, manifests: Mapping[str, Manifest], cuts: Iterable[int], ranges: Sequence[Range] = ()
@@ -79,10 +79,10 @@ class Growing:
             committed_index=self.end * CHUNK - 1,
         )
         told = {MEMBER: replace(self.says, status=status, life="a")}
-        passes = RememberingPasses(self, self.memory, since_last=since_last)  # type: ignore[arg-type]
+        passes = RememberingPasses(self, self.history, since_last=since_last)  # type: ignore[arg-type]
         passes.digests(told, ())
-        found = compared(self.memory.rows, passes.read, ELECTORATE)
-        self.memory = self.memory.after(passes.read, found, told, {}, ALONE)
+        found = compared(self.history.rows, passes.read, ELECTORATE)
+        self.history = self.history.after(passes.read, found, told, {}, ALONE)
 
     @property
     def unread_for(self) -> int:
@@ -130,10 +130,10 @@ def test_where_the_next_part_begins_is_kept_and_a_history_without_it_is_read(
     log = Growing(says, end=700)
     for _ in range(4):
         log.audit(since_last=True)
-    save(log.memory, tmp_path)
-    assert load(tmp_path, "g").again == log.memory.again
+    save(log.history, tmp_path)
+    assert load(tmp_path, "g").again == log.history.again
 
-    log.memory = replace(log.memory, part=0, again_from=0)  # as an earlier release leaves it
+    log.history = replace(log.history, part=0, again_from=0)  # as an earlier release leaves it
     for _ in range(PARTS):
         log.audit(since_last=True)
 

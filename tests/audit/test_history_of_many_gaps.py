@@ -42,4 +42,4 @@ def test_damage_that_is_found_between_the_wanted_parts_is_read_again(group: Audi
     _, found = group.audit(since_last=True)
 
     assert ("bad_body_crc", "n1", index, index) in found
-    assert group.memory.suspects["n1"] == {chunk * CHUNK for chunk in (*GAPS, 4)}
+    assert group.history.suspects["n1"] == {chunk * CHUNK for chunk in (*GAPS, 4)}

@@ -30,13 +30,13 @@ def test_a_member_that_differed_and_was_rebuilt_is_sound_again(
     group.logs = {**group.logs, "n2": odd}
     for since_last in (False, True):
         assert group.audit(since_last=since_last)[0] is Verdict.DIVERGED
-    assert group.memory.chunks("n2").tolist() == [0, CHUNK, 2 * CHUNK]
-    assert len(group.memory.chunks("n0")) == CHUNKS
+    assert group.history.chunks("n2").tolist() == [0, CHUNK, 2 * CHUNK]
+    assert len(group.history.chunks("n0")) == CHUNKS
 
     group.logs, group.life["n2"] = {**group.logs, "n2": sound}, "b"
 
     assert group.audit(since_last=True) == (Verdict.SOUND, set())
-    assert len(group.memory.chunks("n2")) == CHUNKS
+    assert len(group.history.chunks("n2")) == CHUNKS
 
 
 def test_a_wrong_copy_that_was_known_before_the_right_ones_may_be_replaced(
@@ -63,7 +63,7 @@ def test_copies_that_differ_without_a_majority_are_not_remembered(
     odd = write_log(tmp_path / "odd", with_other_body(ENTRIES, 7), SHAPE)
     group.logs = {"n0": sound, "n1": odd}
     assert group.audit()[0] is Verdict.DIVERGED
-    assert len(group.memory.rows) == 0
+    assert len(group.history.rows) == 0
 
     group.logs = {"n0": sound, "n1": sound}
     assert group.audit() == (Verdict.SOUND, set())

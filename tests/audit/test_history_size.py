@@ -14,7 +14,7 @@ from dledger_audit.checks.comparison import Range
 from dledger_audit.checks.electorate import Electorate
 from dledger_audit.history.chunks import CHUNK
 from dledger_audit.history.compared import compared
-from dledger_audit.history.memory import PARTS, Memory, Said
+from dledger_audit.history.history_file import PARTS, History, MemberReport
 from dledger_audit.history.remembering import RememberingPasses
 from dledger_formats.http.status import Manifest
 from dledger_logs.histories import history, small_shape
@@ -86,11 +86,11 @@ def grown_bytes(run: Callable[[], object]) -> int:
 def test_what_earlier_audits_read_is_used_in_little_memory(
     rows: pa.Table, said: dict[str, Manifest]
 ) -> None:
-    """Six sevenths of the chunks come from the memory, as one table."""
-    known = {member: Said.of(each) for member, each in said.items()}
-    memory = Memory(group="g", audits=1, said=known, rows=rows)
+    """Six sevenths of the chunks come from the history, as one table."""
+    known = {member: MemberReport.of(each) for member, each in said.items()}
+    history = History(group="g", audits=1, reports=known, rows=rows)
     served = Served(DIGEST_SCHEMA.empty_table())
-    passes = RememberingPasses(served, memory, since_last=True)  # type: ignore[arg-type]
+    passes = RememberingPasses(served, history, since_last=True)  # type: ignore[arg-type]
     found: list[pa.Table] = []
 
     grown = grown_bytes(lambda: found.append(passes.digests(said, (0, CHUNKS * CHUNK))))
@@ -104,8 +104,8 @@ def test_what_earlier_audits_read_is_used_in_little_memory(
 def test_what_was_read_is_compared_with_what_is_known_in_little_memory(
     rows: pa.Table, said: dict[str, Manifest]
 ) -> None:
-    memory = Memory(group="g", rows=rows)
-    passes = RememberingPasses(Served(rows), memory, since_last=False)  # type: ignore[arg-type]
+    history = History(group="g", rows=rows)
+    passes = RememberingPasses(Served(rows), history, since_last=False)  # type: ignore[arg-type]
     passes.digests(said, ())
 
     voters = frozenset(MEMBERS)
@@ -114,6 +114,6 @@ def test_what_was_read_is_compared_with_what_is_known_in_little_memory(
     def judged() -> object:
         found = compared(rows, passes.read, electorate)
         assert not any(passes.suspects(found).values())
-        return found, memory.after(passes.read, found, said, {}, voters)
+        return found, history.after(passes.read, found, said, {}, voters)
 
     assert grown_bytes(judged) < 100 * MIB

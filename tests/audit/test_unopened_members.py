@@ -12,7 +12,7 @@ from dledger_audit.checks.electorate import Electorate
 from dledger_audit.compaction.copies import ask
 from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.compared import compared
-from dledger_audit.history.memory import Memory
+from dledger_audit.history.history_file import History
 from dledger_audit.main import main
 from dledger_audit.report import summarize
 from dledger_audit.waiting import Waits
@@ -182,27 +182,27 @@ def test_a_new_member_with_an_open_and_empty_log_is_read(log: Log) -> None:
 def test_history_does_not_take_such_a_member_for_one_that_lost_its_log(
     log: Log, opened: Manifest, reason: str
 ) -> None:
-    memory = _told(Memory(group="g"), {"n0": opened})
+    history = _told(History(group="g"), {"n0": opened})
     with served(log.root, unopened(reason)) as url, bounded(PATIENCE_S):
         captured = _captured(log, url)
         result, later = audit_with_history(
             LocalPasses(dict.fromkeys(MEMBERS, log)),
             captured,
             lambda: captured.manifests,
-            memory,
+            history,
             since_last=False,
         )
         found = summarize(captured, result).first_findings
 
     assert {(each.check, each.member) for each in found} == {("member_unreachable", "n0")}
-    assert later.said["n0"] == memory.said["n0"]
+    assert later.reports["n0"] == history.reports["n0"]
 
 
 def test_history_keeps_what_a_member_told_before_its_log_was_damaged(opened: Manifest) -> None:
     damaged = unopened("it is damaged", StorageState.DAMAGED)
-    before = _told(Memory(group="g"), {"n0": opened})
+    before = _told(History(group="g"), {"n0": opened})
 
-    assert _told(before, {"n0": damaged}).said == before.said
+    assert _told(before, {"n0": damaged}).reports == before.reports
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_compaction_does_not_take_such_a_member_for_an_empty_one(
         ask("g", {"n0": url})
 
 
-def _told(memory: Memory, manifests: Mapping[str, Manifest]) -> Memory:
-    """Return the memory after an audit that read nothing and was told these manifests."""
+def _told(history: History, manifests: Mapping[str, Manifest]) -> History:
+    """Return the history after an audit that read nothing and was given these manifests."""
     rows, members = DIGEST_SCHEMA.empty_table(), frozenset(manifests)
     electorate = Electorate(voters=members, counted=members, held={}, cuts=())
-    return memory.after(rows, compared(rows, rows, electorate), manifests, {}, members)
+    return history.after(rows, compared(rows, rows, electorate), manifests, {}, members)
 
 
 def _captured(log: Log, unopened_url: str) -> Capture:

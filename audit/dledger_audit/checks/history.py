@@ -6,7 +6,7 @@ from dledger_audit.checks.electorate import is_counted
 from dledger_audit.checks.findings import Run, run_of
 from dledger_audit.history.chunks import runs_of
 from dledger_audit.history.compared import Compared
-from dledger_audit.history.memory import Memory
+from dledger_audit.history.history_file import History
 from dledger_audit.verdict import (
     CRITICAL,
     HISTORY_BEGIN,
@@ -18,7 +18,7 @@ from dledger_audit.verdict import (
 from dledger_formats.http.status import Manifest
 
 
-def changed(memory: Memory, found: Compared, manifests: Mapping[str, Manifest]) -> Iterator[Run]:
+def changed(history: History, found: Compared, manifests: Mapping[str, Manifest]) -> Iterator[Run]:
     """Yield what contradicts earlier audits: entries, and what members report about themselves.
 
     Reports of members that join, or whose storage is not sound, are ignored; their entries count.
@@ -28,11 +28,11 @@ def changed(memory: Memory, found: Compared, manifests: Mapping[str, Manifest]) 
             yield run_of(HISTORY_CHANGED, CRITICAL, first, last, member=member)
     for member, manifest in manifests.items():
         if is_counted(manifest.status):
-            yield from _gone_back(memory, member, manifest)
+            yield from _gone_back(history, member, manifest)
 
 
-def _gone_back(memory: Memory, member: str, manifest: Manifest) -> Iterator[Run]:
-    before, status = memory.said.get(member), manifest.status
+def _gone_back(history: History, member: str, manifest: Manifest) -> Iterator[Run]:
+    before, status = history.reports.get(member), manifest.status
     if before is None:
         return
     if status.ledger_end_index < before.committed_index:

@@ -9,7 +9,7 @@ from pyspark import SparkContext
 
 from dledger_audit import hadoop
 from dledger_audit.hadoop import HadoopError, HadoopFolder
-from dledger_audit.history.memory import FILE, HistoryError, Memory, load, save
+from dledger_audit.history.history_file import FILE, History, HistoryError, load, save
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +19,21 @@ class KeptInHadoop:
     folder: Path
     remote: HadoopFolder
 
-    def load(self, group: str) -> Memory:
-        """Read the memory of a group. Raises HistoryError, which names the URI."""
+    def load(self, group: str) -> History:
+        """Read the history of a group. Raises HistoryError, which names the URI."""
         try:
             return load(self.folder, group)
         except HistoryError as error:
             message = str(error).replace(str(self.folder), self.remote.uri)
             raise HistoryError(message) from error
 
-    def keep(self, memory: Memory) -> HistoryError | HadoopError | None:
+    def keep(self, history: History) -> HistoryError | HadoopError | None:
         """Replace the history; return an error, if any. A crash leaves the old or the new one.
 
         Nothing is raised, since the verdict counts more than the history.
         """
         try:
-            save(memory, self.folder)
+            save(history, self.folder)
             self.remote.replace(self.folder / FILE, FILE)
         except (HistoryError, HadoopError) as error:
             return error

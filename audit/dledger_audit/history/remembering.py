@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dledger_audit.checks.comparison import Range
 from dledger_audit.history.chunks import CHUNK, chunk_starts, member_numbers, runs_of, starts_of
 from dledger_audit.history.compared import Compared
-from dledger_audit.history.memory import Memory
+from dledger_audit.history.history_file import History
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer
 from dledger_audit.snapshots.reading import Listed, SnapshotRead
@@ -24,9 +24,9 @@ from pyspark_dledger.ranges import INDEX_MAX, IndexRange
 class RememberingPasses:
     """Implements `passes.Passes`; keeps what was read, and reads less with `since_last`."""
 
-    def __init__(self, passes: Passes, memory: Memory, *, since_last: bool) -> None:
+    def __init__(self, passes: Passes, history: History, *, since_last: bool) -> None:
         self._passes = passes
-        self._memory = memory
+        self._history = history
         self._since_last = since_last
         self._read: dict[str, pa.Table] = {}
         self._to_read: dict[str, Longs] = {}
@@ -43,11 +43,11 @@ class RememberingPasses:
     @property
     def read(self) -> pa.Table:
         """Return the rows that were read, the latest ones of each member."""
-        return pa.concat_tables([self._memory.rows.slice(0, 0), *self._read.values()])
+        return pa.concat_tables([self._history.rows.slice(0, 0), *self._read.values()])
 
     def suspects(self, found: Compared) -> dict[str, frozenset[int]]:
         """Return the suspect chunks of each member after this audit, which had this result."""
-        suspects = dict(self._memory.suspects)
+        suspects = dict(self._history.suspects)
         for member, starts in self._to_read.items():
             every = np.union1d(_sorted(suspects.get(member, frozenset())), starts)
             still = np.setdiff1d(every, found.as_before(member), assume_unique=True)
@@ -63,15 +63,15 @@ class RememberingPasses:
         """Return the digests of all entries: read, or known from earlier audits."""
         cuts = tuple(cuts)
         held = {
-            member: _held(self._memory, member, manifest) for member, manifest in manifests.items()
+            member: _held(self._history, member, manifest) for member, manifest in manifests.items()
         }
         known: dict[str, Longs] = {}
         if self._since_last and not ranges:
             known = {
-                member: _usable(self._memory, member, manifest, held[member], cuts)
+                member: _usable(self._history, member, manifest, held[member], cuts)
                 for member, manifest in manifests.items()
             }
-        trusted = _trusted(known, manifests, self._memory)
+        trusted = _trusted(known, manifests, self._history)
         wanted = _without(trusted) if len(trusted) else ranges
         rows = self._passes.digests(manifests, cuts, wanted)
         skipped: dict[str, Longs] = {}
@@ -80,7 +80,7 @@ class RememberingPasses:
             # A segment of which many parts are wanted was read with all that is between them.
             skipped[member] = np.setdiff1d(trusted, starts_of(read, member), assume_unique=True)
             self._to_read[member] = np.setdiff1d(starts, skipped[member], assume_unique=True)
-        remembered = _remembered(self._memory, known, skipped)
+        remembered = _remembered(self._history, known, skipped)
         for member in manifests:
             ours = remembered.filter(pc.equal(remembered["member"], member))
             self._entries_known[member] = pc.sum(ours["entries"]).as_py() or 0
@@ -107,34 +107,36 @@ class RememberingPasses:
         return self._passes.data(listed)
 
 
-def _held(memory: Memory, member: str, said: Manifest) -> Longs:
+def _held(history: History, member: str, manifest: Manifest) -> Longs:
     """Return the known chunks that a member should still have, whole."""
-    begin, end = max(0, said.status.ledger_begin_index), said.status.committed_index
-    starts = memory.chunks(member)
+    begin, end = max(0, manifest.status.ledger_begin_index), manifest.status.committed_index
+    starts = history.chunks(member)
     return starts[(starts >= begin) & (starts + CHUNK - 1 <= end)]
 
 
-def _usable(memory: Memory, member: str, said: Manifest, held: Longs, cuts: Sequence[int]) -> Longs:
+def _usable(
+    history: History, member: str, manifest: Manifest, held: Longs, cuts: Sequence[int]
+) -> Longs:
     """Return the chunks that need not be read again: none if the log was opened or replaced since.
 
     A cut divides what is compared, and the rows of a chunk cannot be divided.
     """
-    before = memory.said.get(member)
-    if before is None or not said.life or before.life != said.life:
+    before = history.reports.get(member)
+    if before is None or not manifest.life or before.life != manifest.life:
         return held[:0]
     divided = [cut - cut % CHUNK for cut in cuts if cut % CHUNK]
     return held[~np.isin(held, divided)]
 
 
 def _trusted(
-    known: Mapping[str, Longs], manifests: Mapping[str, Manifest], memory: Memory
+    known: Mapping[str, Longs], manifests: Mapping[str, Manifest], history: History
 ) -> Longs:
     """Return the chunks that are not read again.
 
     Each is known of every member that has it, suspect on none, and not in the part to read again.
     """
     starts = np.unique(np.concatenate([np.array([], np.int64), *known.values()]))
-    suspects = _sorted(frozenset[int]().union(*memory.suspects.values()))
+    suspects = _sorted(frozenset[int]().union(*history.suspects.values()))
     is_everywhere = ~np.isin(starts, suspects)
     for member, chunks in known.items():
         status = manifests[member].status
@@ -142,20 +144,20 @@ def _trusted(
         is_held = (starts + CHUNK > begin) & (starts <= status.committed_index)
         is_everywhere &= ~is_held | np.isin(starts, chunks)
     everywhere = starts[is_everywhere]
-    first, end = memory.again
+    first, end = history.again
     return everywhere[(everywhere < first) | (everywhere >= end)]
 
 
 def _remembered(
-    memory: Memory, known: Mapping[str, Longs], skipped: Mapping[str, Longs]
+    history: History, known: Mapping[str, Longs], skipped: Mapping[str, Longs]
 ) -> pa.Table:
     """Return the rows of the chunks that were not read. A table for each would take 16 KiB."""
-    members, starts = member_numbers(memory.rows, list(known)), chunk_starts(memory.rows)
-    chosen = np.zeros(len(memory.rows), np.bool_)
+    members, starts = member_numbers(history.rows, list(known)), chunk_starts(history.rows)
+    chosen = np.zeros(len(history.rows), np.bool_)
     for number, (member, chunks) in enumerate(known.items()):
         wanted = np.intersect1d(chunks, skipped[member], assume_unique=True)
         chosen |= (members == number) & np.isin(starts, wanted)
-    return memory.rows.filter(pa.array(chosen))
+    return history.rows.filter(pa.array(chosen))
 
 
 def _without(chunks: Longs) -> list[Range]:

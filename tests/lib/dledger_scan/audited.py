@@ -9,7 +9,7 @@ from typing import Any
 from dledger_audit.capture import capture
 from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.chunks import CHUNK
-from dledger_audit.history.memory import Memory
+from dledger_audit.history.history_file import History
 from dledger_audit.report import summarize
 from dledger_formats.audit import Verdict
 from dledger_formats.http.status import Manifest
@@ -34,7 +34,7 @@ class Audited:
     committed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, COUNT - 1))
     life: dict[str, str] = field(default_factory=lambda: dict.fromkeys(NAMES, "a"))
     change: dict[str, Change] = field(default_factory=dict)
-    memory: Memory = field(default_factory=lambda: Memory(group="g"))
+    history: History = field(default_factory=lambda: History(group="g"))
     restarts: set[str] = field(default_factory=set)
     """The members that have restarted when they are asked again."""
     silent: set[str] = field(default_factory=set)
@@ -60,8 +60,8 @@ class Audited:
             member: replace(each, life="later") if member in self.restarts else each
             for member, each in said.items()
         }
-        result, self.memory = audit_with_history(
-            passes, captured, lambda: later, self.memory, since_last=since_last
+        result, self.history = audit_with_history(
+            passes, captured, lambda: later, self.history, since_last=since_last
         )
         self.entries_read = passes.entries
         summary = summarize(captured, result)

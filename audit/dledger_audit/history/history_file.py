@@ -47,7 +47,7 @@ class HistoryError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class MemberReport:
     """What a member reported about itself: in the last audit, and the highest of all audits."""
 
     life: str
@@ -58,7 +58,7 @@ class Said:
     begin_index: int
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "Said":
+    def of(cls, manifest: Manifest) -> "MemberReport":
         """Return what a manifest reports."""
         status = manifest.status
         return cls(
@@ -68,7 +68,7 @@ class Said:
             begin_index=max(0, status.ledger_begin_index),
         )
 
-    def since(self, before: "Said | None") -> "Said":
+    def since(self, before: "MemberReport | None") -> "MemberReport":
         """Return this report with the highest term and committed index of it and `before`."""
         if before is None:
             return self
@@ -80,13 +80,13 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class History:
     """What earlier audits read; empty before the first one."""
 
     group: str
     identity: str = ""
     audits: int = 0
-    said: Mapping[str, Said] = field(default_factory=dict)
+    reports: Mapping[str, MemberReport] = field(default_factory=dict)
     suspects: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """The first indexes of the suspect chunks of each member that has some."""
     part: int = 0
@@ -121,8 +121,8 @@ class Memory:
         manifests: Mapping[str, Manifest],
         suspects: Mapping[str, frozenset[int]],
         group: Collection[str],
-    ) -> "Memory":
-        """Return the memory after an audit that read these rows and found this in them.
+    ) -> "History":
+        """Return the history after an audit that read these rows and found this in them.
 
         `suspects` are the suspect chunks that it leaves. A known chunk is kept as it was, unless it
         was mended: if it changed, the next audit reports that, too. A member's highest committed
@@ -135,17 +135,20 @@ class Memory:
         kept = pa.concat_tables([old, new])
         listed = {member: each for member, each in manifests.items() if not each.is_unlisted}
         now = {
-            member: Said.of(each).since(self.said.get(member)) for member, each in listed.items()
+            member: MemberReport.of(each).since(self.reports.get(member))
+            for member, each in listed.items()
         }
-        said = {member: each for member, each in {**self.said, **now}.items() if member in group}
-        begin = min((each.begin_index for each in said.values()), default=0)
-        is_in_group = member_numbers(kept, list(said)) >= 0
+        reports = {
+            member: each for member, each in {**self.reports, **now}.items() if member in group
+        }
+        begin = min((each.begin_index for each in reports.values()), default=0)
+        is_in_group = member_numbers(kept, list(reports)) >= 0
         kept = kept.filter(pa.array(is_in_group & (chunk_starts(kept) + CHUNK > begin)))
         return replace(
             self,
             identity=self.identity or identity_of(manifests),
             audits=self.audits + 1,
-            said=said,
+            reports=reports,
             part=(self.part + 1) % PARTS if len(self.rows) else 0,
             again_from=self.again[1],
             suspects={
@@ -193,13 +196,13 @@ def _lock(fd: int, folder: Path) -> None:
         raise HistoryError(str(error)) from error
 
 
-def load(folder: Path, group: str) -> Memory:
-    """Read the memory of a group; an empty one if there is none yet. Raises HistoryError."""
+def load(folder: Path, group: str) -> History:
+    """Read the history of a group; an empty one if there is none yet. Raises HistoryError."""
     path = folder / FILE
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return Memory(group=group)
+        return History(group=group)
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error}") from error
     try:
@@ -209,11 +212,11 @@ def load(folder: Path, group: str) -> Memory:
             raise HistoryError(
                 f"{path} is of version {metadata['version']}; this release knows {VERSION}"
             )
-        memory = Memory(
+        history = History(
             group=metadata["group"],
             identity=metadata["identity"],
             audits=metadata["audits"],
-            said={member: Said(**each) for member, each in metadata["members"].items()},
+            reports={member: MemberReport(**each) for member, each in metadata["members"].items()},
             suspects={m: frozenset(starts) for m, starts in metadata.get("suspects", {}).items()},
             part=metadata.get("part", 0) % PARTS,
             again_from=metadata.get("again_from", 0),
@@ -223,24 +226,24 @@ def load(folder: Path, group: str) -> Memory:
         raise HistoryError(
             f"{path} cannot be read: {error}; remove it, and the next audit begins another"
         ) from error
-    if memory.group != group:
-        raise HistoryError(f"{path} is the history of the group {memory.group}, not of {group}")
-    return memory
+    if history.group != group:
+        raise HistoryError(f"{path} is the history of the group {history.group}, not of {group}")
+    return history
 
 
-def save(memory: Memory, folder: Path) -> None:
-    """Write the memory; a crash leaves the old file or the new one. Raises HistoryError."""
+def save(history: History, folder: Path) -> None:
+    """Write the history; a crash leaves the old file or the new one. Raises HistoryError."""
     metadata: dict[str, Any] = {
         "version": VERSION,
-        "group": memory.group,
-        "identity": memory.identity,
-        "audits": memory.audits,
-        "members": {member: asdict(each) for member, each in memory.said.items()},
-        "part": memory.part,
-        "again_from": memory.again_from,
-        "suspects": {member: sorted(starts) for member, starts in memory.suspects.items()},
+        "group": history.group,
+        "identity": history.identity,
+        "audits": history.audits,
+        "members": {member: asdict(each) for member, each in history.reports.items()},
+        "part": history.part,
+        "again_from": history.again_from,
+        "suspects": {member: sorted(starts) for member, starts in history.suspects.items()},
     }
-    rows = memory.rows.replace_schema_metadata({_KEY: json.dumps(metadata).encode()})
+    rows = history.rows.replace_schema_metadata({_KEY: json.dumps(metadata).encode()})
     unfinished = folder / f"{FILE}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
