@@ -9,7 +9,7 @@ THREAD_NAME: Final = "dledger-open"
 
 
 async def open_file(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file and return its descriptor. Raises OSError.
+    """Open a file and return its descriptor. Raises OSError; ValueError for a NUL in the path.
 
     A daemon thread opens it, so that a cancellation ends the wait. The thread then ends with the
     process, or closes a file that it opened too late.
@@ -17,8 +17,8 @@ async def open_file(path: str | os.PathLike[str], flags: int) -> int:
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[int] = loop.create_future()
 
-    def take(file: int | OSError) -> None:
-        if isinstance(file, OSError):
+    def take(file: int | Exception) -> None:
+        if isinstance(file, Exception):
             if not opened.done():
                 opened.set_exception(file)
         elif opened.done():
@@ -27,10 +27,10 @@ async def open_file(path: str | os.PathLike[str], flags: int) -> int:
             opened.set_result(file)
 
     def work() -> None:
-        file: int | OSError
+        file: int | Exception
         try:
             file = os.open(path, flags)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             file = error
         try:
             loop.call_soon_threadsafe(take, file)

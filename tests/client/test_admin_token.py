@@ -36,7 +36,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("first", range(len(SOURCES)))
-def test_of_several_sources_the_first_one_counts(
+async def test_of_several_sources_the_first_one_counts(
     first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = SOURCES[first:]
@@ -57,31 +57,31 @@ def test_of_several_sources_the_first_one_counts(
         if source in given:
             monkeypatch.setenv(name, value)
 
-    assert admin_token.read(parsed(*arguments)) == token_of(SOURCES[first])
+    assert await admin_token.read(parsed(*arguments)) == token_of(SOURCES[first])
 
 
-def test_without_any_source_no_token_is_sent() -> None:
-    assert admin_token.read(parsed()) == ""
+async def test_without_any_source_no_token_is_sent() -> None:
+    assert await admin_token.read(parsed()) == ""
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+async def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere"):
-        admin_token.read(parsed(f"--admin-token-file={tmp_path}/nowhere"))
+        await admin_token.read(parsed(f"--admin-token-file={tmp_path}/nowhere"))
 
 
-def test_a_file_that_no_system_can_have_is_named() -> None:
+async def test_a_file_that_no_system_can_have_is_named() -> None:
     """An option has no NUL, but a profile may."""
     with pytest.raises(UsageError, match=r"token in 'a\\x00b': embedded null byte"):
-        admin_token.read(parsed("--admin-token-file=a\0b"))
+        await admin_token.read(parsed("--admin-token-file=a\0b"))
 
 
-def test_a_wrong_token_is_named_by_its_source_and_not_shown(
+async def test_a_wrong_token_is_named_by_its_source_and_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(admin_token.VARIABLE, "too-short")
 
     with pytest.raises(UsageError) as caught:
-        admin_token.read(parsed())
+        await admin_token.read(parsed())
 
     assert admin_token.VARIABLE in str(caught.value)
     assert "too-short" not in str(caught.value)

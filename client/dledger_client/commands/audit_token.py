@@ -28,7 +28,7 @@ def add_parser(commands: options.Commands) -> None:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Print the file with the audit tokens and return the exit code."""
-    tokens = admin_token.read_all(arguments)
+    tokens = await admin_token.read_all(arguments)
     if tokens is None:
         raise UsageError(
             "the audit token is computed from the administration token, and none is given: name "

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from dledger_client.commands import notice
 from dledger_client.commands.exits import UsageError
 from dledger_client.commands.lines import (
     LineTooLongError,
@@ -169,7 +170,8 @@ async def _open(file: str) -> int:
     """Return a descriptor of the file, which the caller closes."""
     if file == STANDARD_INPUT:
         return os.dup(sys.stdin.fileno())
-    return await open_file(file, os.O_RDONLY)
+    async with notice.opening(file, notice.WRITING):
+        return await open_file(file, os.O_RDONLY)
 
 
 async def _lines(files: list[str], *, must_end: bool) -> AsyncGenerator[bytes, None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import group_client, options, printing, progress, streams
+from dledger_client.commands import group_client, notice, options, printing, progress, streams
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.errors import NoEntryError
@@ -177,7 +177,8 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
 async def _extended(path: Path, arguments: argparse.Namespace) -> ExportWriter:
     """Open a file to extend the export in it, if any, after checking all of it."""
     with progress.bar(arguments.progress, _size_bytes(path), doing="checking") as bar:
-        return await ExportWriter.to_file(path, bar.update, _mark(arguments))
+        async with notice.opening(path, notice.READING):
+            return await ExportWriter.to_file(path, bar.update, _mark(arguments))
 
 
 def _size_bytes(path: Path) -> int:

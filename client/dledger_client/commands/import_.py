@@ -13,7 +13,14 @@ from typing import Final
 
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import group_client, import_guard, options, printing, progress
+from dledger_client.commands import (
+    group_client,
+    import_guard,
+    notice,
+    options,
+    printing,
+    progress,
+)
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.import_mapping import NOT_ALL_WRITTEN, Mapping
 from dledger_client.commands.lines import read_chunks
@@ -148,7 +155,8 @@ async def _input(arguments: argparse.Namespace) -> AsyncIterator[int]:
         yield sys.stdin.fileno()
         return
     try:
-        file = await open_file(name, os.O_RDONLY)
+        async with notice.opening(name, notice.WRITING):
+            file = await open_file(name, os.O_RDONLY)
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     try:

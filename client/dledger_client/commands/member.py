@@ -163,7 +163,7 @@ async def run_list(arguments: argparse.Namespace) -> int:
 async def run_change(arguments: argparse.Namespace) -> int:
     """Change a member, print the resulting membership and return the exit code."""
     try:
-        token = admin_token.read(arguments)
+        token = await admin_token.read(arguments)
         async with group_client.open_client(arguments, admin_token=token) as client:
             after = await client.change_membership(arguments.change, arguments.member)
     except RefusedError as error:

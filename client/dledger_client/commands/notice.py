@@ -1,4 +1,4 @@
-"""A notice on standard error while a command waits for its group.
+"""A notice on standard error while a command waits for its group, or for who uses a named pipe.
 
 On a terminal, the notice is one line that is overwritten, and erased at the end; it hides a
 progress bar. Elsewhere, it is one line for each time that the group cannot be used, and further
@@ -7,8 +7,11 @@ ones when the reason changes, at growing distances.
 
 import asyncio
 import contextlib
+import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Final
 
 from tqdm import tqdm
@@ -19,6 +22,8 @@ from dledger_client.commands.status_line import LINE
 AFTER_S: Final = 1.0
 """How long a request may wait before the notice appears."""
 POLL_S: Final = 0.25
+READING: Final = "reading"
+WRITING: Final = "writing"
 AGAIN_GROWTH: Final = 2.0
 """How much longer than at its last line a request has waited when a further one may be written."""
 
@@ -28,7 +33,34 @@ async def shown(
     group: str, deadline_s: float, trouble: Callable[[], str | None]
 ) -> AsyncIterator[None]:
     """Show what a command waits for, as long as `trouble` returns it, until the block ends."""
-    task = asyncio.create_task(_Notice(group, deadline_s, trouble).run())
+    async with _running(_Notice(f"group {group}", f" of {deadline_s:g} s", trouble)):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def opening(file: str | Path, use: str) -> AsyncIterator[None]:
+    """Show, until the block ends, that a named pipe is opened, which waits for its other end.
+
+    `use` is what the other end does: READING or WRITING. Other files are opened at once.
+    """
+    if not _is_named_pipe(file):
+        yield
+        return
+    trouble = f"no process has opened this named pipe for {use}"
+    async with _running(_Notice(str(file), "", lambda: trouble)):
+        yield
+
+
+def _is_named_pipe(file: str | Path) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(file).st_mode)
+    except (OSError, ValueError):  # a NUL in the path is a ValueError
+        return False
+
+
+@contextlib.asynccontextmanager
+async def _running(notice: "_Notice") -> AsyncIterator[None]:
+    task = asyncio.create_task(notice.run())
     try:
         yield
     finally:
@@ -37,10 +69,12 @@ async def shown(
 
 
 class _Notice:
-    def __init__(self, group: str, deadline_s: float, trouble: Callable[[], str | None]) -> None:
-        self._group = group
-        self._deadline_s = deadline_s
+    def __init__(self, awaited: str, limit: str, trouble: Callable[[], str | None]) -> None:
+        self._awaited = awaited
+        self._limit = limit
         self._trouble = trouble
+        self._is_shown = False
+        """Whether this notice has the line of the terminal; another one may have it."""
         self._since_s: float | None = None
         self._said = ""
         """The trouble that the last line named; empty before the first."""
@@ -55,22 +89,23 @@ class _Notice:
                 await asyncio.sleep(POLL_S)
                 self._look(loop.time())
         finally:
-            _erase()
+            self._erase()
 
     def _look(self, now_s: float) -> None:
         trouble = self._trouble()
         if trouble is None:
             self._since_s, self._said, self._said_s = None, "", 0.0
-            _erase()
+            self._erase()
             return
         if self._since_s is None:
             self._since_s = now_s - POLL_S
         waited_s = now_s - self._since_s
         if waited_s < AFTER_S:
             return
-        times = f"{waited_s:.0f} s of {self._deadline_s:g} s"
-        text = f"dledger: waiting for group {self._group}, {times}: {trouble}"
+        times = f"{waited_s:.0f} s{self._limit}"
+        text = f"dledger: waiting for {self._awaited}, {times}: {trouble}"
         if LINE.can_be_shown:
+            self._is_shown = True
             LINE.show(text, f"waiting, {times}: {trouble}")
         elif trouble != self._said and waited_s >= AGAIN_GROWTH * self._said_s:
             self._said, self._said_s = trouble, waited_s
@@ -78,9 +113,9 @@ class _Notice:
                 sys.stderr.write(text + "\n")
                 sys.stderr.flush()
 
-
-def _erase() -> None:
-    """Erase the notice, and show the bars that it has covered."""
-    if LINE.erase():
-        for bar in progress.shown_bars():
-            bar.refresh()
+    def _erase(self) -> None:
+        """Erase the notice, and show the bars that it has covered."""
+        if self._is_shown and LINE.erase():
+            for bar in progress.shown_bars():
+                bar.refresh()
+        self._is_shown = False

@@ -38,7 +38,7 @@ def add_parser(commands: options.Commands) -> None:
 async def run(arguments: argparse.Namespace) -> int:
     """Transfer leadership, print the new leader and return the exit code."""
     async with group_client.open_client(
-        arguments, admin_token=admin_token.read(arguments)
+        arguments, admin_token=await admin_token.read(arguments)
     ) as client:
         after = await client.transfer(arguments.member, term=arguments.term)
     if arguments.output == "json":
