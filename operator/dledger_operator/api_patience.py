@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 BACKOFF_S_MAX: Final = 1.0
 """The longest pause between two attempts, so that labels are correct soon after the server is back.
 """
+LATE_S: Final = 1.0
+"""How long a server may take to answer before that is logged."""
 SAME_TROUBLE_S: Final = 30.0
 """An error after a run that lasted longer is logged even if it repeats the last one."""
 
@@ -32,6 +34,24 @@ class EndlessBackoffs:
         for attempt in itertools.count():
             pause_s = min(BACKOFF_S_MAX, 0.1 * 2.0 ** min(attempt, 10))
             yield pause_s * self._random.uniform(0.5, 1.0)
+
+
+def told_if_late(run: Callable[[], Awaitable[None]], what: str) -> Callable[[], Awaitable[None]]:
+    """Return `run`; its first call logs that it waits if it takes longer than `LATE_S`."""
+    calls = itertools.count()
+
+    async def told() -> None:
+        if next(calls):
+            await run()
+            return
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(LATE_S, logger.warning, "%s has not answered yet", what)
+        try:
+            await run()
+        finally:
+            late.cancel()
+
+    return told
 
 
 async def keep_trying(

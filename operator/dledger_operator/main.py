@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from dledger_formats import log_lines
 from dledger_operator import config, handlers
-from dledger_operator.api_patience import EndlessBackoffs, keep_trying
+from dledger_operator.api_patience import EndlessBackoffs, keep_trying, told_if_late
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.handover.nodes import Nodes
 from dledger_operator.behaviors.phases import Phases
@@ -94,7 +94,8 @@ async def run(settings: OperatorSettings) -> None:
             context.nodes.readable = await context.api.may_list_nodes()
 
     async def wait_for(run: Callable[[], Awaitable[None]], *fatal: type[Exception]) -> None:
-        await keep_trying(run, what="the API server", backoffs=backoffs, fatal=fatal)
+        what = f"the API server at {context.api.server}"
+        await keep_trying(told_if_late(run, what), what=what, backoffs=backoffs, fatal=fatal)
 
     stopping, probes = stopped_by_signals(), Probes()
     async with (

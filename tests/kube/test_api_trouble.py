@@ -6,6 +6,7 @@ A proxy in front of a real API server injects the faults; members are faked.
 import asyncio
 import contextlib
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,7 @@ TASKS_OF_A_PATH_MAX = 2
 """A kind is listed by a watch and by the comparison of watches, for example."""
 STOPPED_S_MAX = 3.0
 APPS = "/apis/apps/v1"
+WAITS = re.compile("the API server at http[^ ]+: UnavailableError")
 
 Fault = Callable[[FaultyProxy], Awaitable[None]]
 
@@ -134,9 +136,7 @@ async def test_an_operator_that_waits_for_the_server_stops_at_once(
     cluster: Cluster, proxy: FaultyProxy
 ) -> None:
     await proxy.refuse_with(401)
-    await cluster.until(
-        "it waits", lambda: "the API server: UnavailableError" in cluster.operator.log()
-    )
+    await cluster.until("it waits", lambda: WAITS.search(cluster.operator.log()) is not None)
     assert "waiting" in await asyncio.to_thread(cluster.operator.health)
     assert "dledger_operator_lease_held 0.0" in await asyncio.to_thread(cluster.operator.metrics)
     began_s = time.monotonic()

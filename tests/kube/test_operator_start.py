@@ -1,9 +1,12 @@
 """`dledger-operator` that cannot start: one line says why, and names the setting or the file."""
 
 import os
+import select
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from tools.groups.ports import free_ports
 
 PROGRAM = "import sys; from dledger_operator.console_script import main; sys.exit(main())"
+PORTS = free_ports()
 NO_CERTIFICATE = """
 apiVersion: v1
 kind: Config
@@ -30,6 +34,22 @@ def started(
         env=others | {"KUBECONFIG": str(kubeconfig)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
+
+
+@contextmanager
+def waiting(kubeconfig: Path) -> Iterator[str]:
+    """Start an operator, and yield the first line that it logs."""
+    ports = [f"--metrics-port={next(PORTS)}", f"--health-port={next(PORTS)}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "--node-image=a", "--audit-image=b", *ports],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stderr=subprocess.PIPE, text=True,
+    ) as operator:  # fmt: skip
+        assert operator.stderr is not None
+        try:
+            told, _, _ = select.select([operator.stderr], [], [], 60)
+            yield operator.stderr.readline() if told else ""
+        finally:
+            operator.kill()
 
 
 @pytest.mark.parametrize(
@@ -71,3 +91,25 @@ def test_a_port_that_is_in_use_is_named_with_its_setting(
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     variable = f"DLEDGER_OPERATOR_{setting.upper().replace('-', '_')}"
     assert f"cannot listen on port {port}: Address already in use; see {variable}" in done.stderr
+
+
+def test_a_server_that_does_not_answer_is_named_while_it_is_waited_for(tmp_path: Path) -> None:
+    """The first attempt fails after five seconds only."""
+    file = tmp_path / "kubeconfig"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        file.write_text(
+            NO_CERTIFICATE.replace(", certificate-authority: /nowhere", "").replace(
+                "https://127.0.0.1:1", server
+            )
+        )
+        with waiting(file) as line:
+            assert f": the API server at {server} has not answered yet\n" in line
+
+
+def test_a_server_that_cannot_be_reached_is_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(NO_CERTIFICATE.replace(", certificate-authority: /nowhere", ""))
+    with waiting(file) as line:
+        assert "the API server at https://127.0.0.1:1: UnavailableError: " in line
+        assert line.endswith("; will try again\n")

@@ -67,6 +67,11 @@ class KubeApi(StatefulSetClient):
         """Open a client with `connection.client`."""
         return cls(connection.client())
 
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._client.config.cluster.server
+
     async def close(self) -> None:
         """Close every connection."""
         await self._client.close()
