@@ -38,6 +38,7 @@ from dledger_audit.output_places import STANDARD_OUTPUT
 from dledger_audit.outputs import Outputs
 from dledger_audit.passes import SparkPasses
 from dledger_audit.places import is_uri
+from dledger_audit.progress import doing
 from dledger_audit.verdict import EXIT_CODES
 from dledger_audit.waiting import waits_of
 from dledger_formats import json_objects
@@ -86,7 +87,8 @@ def _run_audit(options: argparse.Namespace) -> int:
     outputs = Outputs()
     try:
         with _local_history(options) as history:
-            captured = capture(options.group, options.members, waits_of(options).opened)
+            with doing(f"asking {', '.join(options.members)}"):
+                captured = capture(options.group, options.members, waits_of(options).opened)
             audited = _audit(captured, options, history, outputs)
         result, summary = audited.result, audited.summary
         outputs.to_standard_output(_output(options.output, captured, result, summary))

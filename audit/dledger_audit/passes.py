@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 
 from dledger_audit.checks.comparison import Range
 from dledger_audit.pieces import OUTCOMES, PieceComparer
+from dledger_audit.progress import doing
 from dledger_audit.snapshots.gathering import SnapshotPass, newest_held, newest_of
 from dledger_audit.snapshots.reading import (
     SNAPSHOT_SCHEMA,
@@ -30,7 +31,7 @@ from dledger_audit.snapshots.reading import (
 from dledger_audit.snapshots.registers import DELTA_SCHEMA
 from dledger_audit.snapshots.replay import ReplayPass
 from dledger_audit.snapshots.steps import copies_of, read_task, step_tasks
-from dledger_audit.tasks import frame_of, rows_of
+from dledger_audit.tasks import frame_of, rows_of, share_of
 from dledger_formats.http.retention import HeldSnapshot
 from dledger_formats.http.status import Manifest
 from pyspark_dledger.digests import DIGEST_SCHEMA
@@ -80,7 +81,8 @@ class SparkPasses:
     ) -> pa.Table:
         """Return the digests."""
         tasks, view = self._planned(manifests, DIGESTS, cuts, ranges)
-        return rows_of(self.context, tasks, view.read, DIGEST_SCHEMA)
+        with doing(f"reading the log of {', '.join(manifests)}", share_of(self.context)):
+            return rows_of(self.context, tasks, view.read, DIGEST_SCHEMA)
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare the disputed pieces, in Spark's workers."""
@@ -91,7 +93,8 @@ class SparkPasses:
             # Spark counts the parameters, and takes the `self` of a method for one of them.
             return comparer.compare(rows)
 
-        return packs.groupBy("piece").applyInArrow(compare, OUTCOMES).toArrow()
+        with doing("comparing what differs", share_of(self.context)):
+            return packs.groupBy("piece").applyInArrow(compare, OUTCOMES).toArrow()
 
     def snapshots(
         self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
@@ -105,14 +108,16 @@ class SparkPasses:
                 found = read_following(files, listed, is_newest=listed in newest)
             yield row_of(found, log_term(copies, found.listed.index))
 
-        return reads_of(rows_of(self.context, wanted, read, SNAPSHOT_SCHEMA))
+        with doing("reading snapshots", share_of(self.context)):
+            rows = rows_of(self.context, wanted, read, SNAPSHOT_SCHEMA)
+        return reads_of(rows)
 
     def changes(
         self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
     ) -> pa.Table | None:
         """Return the changes of each step, one row per key; None if more than `rows_max` rows."""
         tasks = step_tasks(copies_of(manifests, self.urls), steps)
-        rows = (
+        deltas = (
             frame_of(self.context, tasks, read_task, DELTA_SCHEMA)
             .groupBy("step", "key")
             .agg(
@@ -121,8 +126,9 @@ class SparkPasses:
                 sql.max_by("value", "last").alias("value"),
             )
             .limit(rows_max + 1)
-            .toArrow()
         )
+        with doing("reading the entries between snapshots", share_of(self.context)):
+            rows = deltas.toArrow()
         return rows if len(rows) <= rows_max else None
 
     def data(self, listed: Listed) -> bytes | None:

@@ -17,6 +17,7 @@ from pyspark.java_gateway import launch_gateway
 from dledger_audit import class_data as files
 from dledger_audit.class_data import ClassData
 from dledger_audit.interrupts import Interrupts
+from dledger_audit.progress import doing
 
 USER: Final = "dledger"
 
@@ -74,12 +75,13 @@ def session(
     interrupts = Interrupts()
     with importlib.resources.as_file(LOGGING) as logging, interrupts.handled():
         conf = _conf(master, str(logging), chosen, class_data)
-        with interrupts.held():
-            gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
-        if class_data is not None:
-            class_data.tell_if_unused(gateway.proc.pid)
-        _log_in(gateway.jvm)
-        context = SparkContext(conf=conf, gateway=gateway)
+        with doing("starting Spark"):
+            with interrupts.held():
+                gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
+            if class_data is not None:
+                class_data.tell_if_unused(gateway.proc.pid)
+            _log_in(gateway.jvm)
+            context = SparkContext(conf=conf, gateway=gateway)
         interrupts.install()
         try:
             yield context

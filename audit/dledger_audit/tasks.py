@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from dledger_audit.progress import Share
 from pyspark_dledger.columns import ddl
 
 Task = TypeVar("Task")
@@ -20,6 +22,24 @@ Read = Callable[[Task], Iterable[pa.RecordBatch]]
 
 class LostRowsError(Exception):
     """Spark has not returned the rows of all tasks."""
+
+
+def share_of(context: SparkContext) -> Share:
+    """Return a function that tells which share of the tasks of Spark's present jobs is done."""
+
+    def share() -> float | None:
+        try:
+            tracker = context.statusTracker()
+            jobs = [tracker.getJobInfo(each) for each in tracker.getActiveJobsIds()]
+            numbers = [number for job in jobs if job is not None for number in job.stageIds]
+            stages = [tracker.getStageInfo(number) for number in numbers]
+        except (OSError, Py4JError):  # the JVM has ended, of which the work itself tells
+            return None
+        tasks = sum(each.numTasks for each in stages if each is not None)
+        done = sum(each.numCompletedTasks for each in stages if each is not None)
+        return min(1.0, done / tasks) if tasks else None
+
+    return share
 
 
 def rows_of(

@@ -2,7 +2,8 @@
 
 This package holds layouts, names, encoders, decoders and checks. It has no clock and does not know
 which program is running. Only `net` (sockets), `seeding` (files), `lock_holder` (/proc/locks),
-`console` (the standard streams) and `interrupts` (signals) reach outside of the process.
+`console` and `status_line` (the standard streams) and `interrupts` (signals) reach outside of the
+process.
 
     log           entries, index units and memberships in DLedger's files
     protocol      remoting frames, and the requests of DLedger's client protocol
@@ -20,6 +21,7 @@ which program is running. Only `net` (sockets), `seeding` (files), `lock_holder`
     log_lines     log lines as text or JSON
     lock_holder   which process has a member's folder open
     console       the standard streams of a program
+    status_line   the line of a terminal that is overwritten
     interrupts    what Ctrl-C does to a program
     command_lines  the parser of a program's command line
     missing_package  what a program reports if a library is not installed

@@ -1,4 +1,4 @@
-"""Runs `dledger` on a terminal of a given width, or without one."""
+"""Runs a program, `dledger` unless it is another, on a terminal of a given width or without one."""
 
 import fcntl
 import os
@@ -17,12 +17,14 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     return kept | {"TERM": "xterm-256color"} | dict(extra)
 
 
-def on_terminal(arguments: list[str], columns: int, extra: Mapping[str, str]) -> tuple[int, str]:
+def on_terminal(
+    arguments: list[str], columns: int, extra: Mapping[str, str], program: str = PROGRAM
+) -> tuple[int, str]:
     """Run a command on a terminal of so many columns; return its exit code and what it shows."""
     screen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, "-c", program, *arguments],
         stdin=terminal, stdout=terminal, stderr=terminal, env=environment(extra),
     ) as process:  # fmt: skip
         os.close(terminal)

@@ -11,9 +11,9 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.commands import streams
-from dledger_client.commands.status_line import LINE
 from dledger_client.exports.records import Head, pack_end, pack_head
 from dledger_fake_server.group import Group
+from dledger_formats.status_line import LINE
 from tests.client.terminals import on_terminal, run
 
 pytestmark = pytest.mark.usefixtures("group_in_environment")

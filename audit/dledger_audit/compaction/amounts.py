@@ -24,6 +24,8 @@ from pyspark.sql import functions as sql
 from dledger_audit.compaction.compact import plan
 from dledger_audit.compaction.decision import Rule, mark_of
 from dledger_audit.compaction.live import KEYS_PER_PARTITION, Part, divided
+from dledger_audit.progress import doing
+from dledger_audit.tasks import share_of
 from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
 from pyspark_dledger.copies import Copy, RefusedError
@@ -271,7 +273,7 @@ class SparkAmounts:
         last = sql.max(sql.struct("mark", "segment", "entries", "bytes")).alias("last")
         mark = sql.col("mark")
         stays = sql.when(mark % 2 == 0, VALUE).when(mark >= rule.first_tombstone_mark, TOMBSTONE)
-        return (
+        states = (
             rows.groupBy("kind", "key")
             .agg(last)
             .select("kind", "key", "last.*")
@@ -283,8 +285,9 @@ class SparkAmounts:
                 sql.sum("bytes").alias("bytes"),
                 sql.min(sql.when(sql.col("kind") == LOST, sql.col("key"))).alias("reason"),
             )
-            .toArrow()
         )
+        with doing("measuring how much is live", share_of(self.context)):
+            return states.toArrow()
 
 
 def _reason(table: pa.Table) -> str | None:

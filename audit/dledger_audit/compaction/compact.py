@@ -18,6 +18,7 @@ from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.decision import Rule
 from dledger_audit.compaction.live import LiveEntries, LivePass, Part
 from dledger_audit.compaction.writer import LogWriter
+from dledger_audit.progress import Counted, doing
 from dledger_formats.log import disk
 from dledger_formats.log.archives import FORMAT, ArchiveInfo, digest_of
 from pyspark_dledger.copies import Copy, RefusedError
@@ -181,8 +182,9 @@ def _written(
         first_index=planned.first_index,
     )
     digest, dead_entries, dead_bytes = hashlib.sha256(), 0, 0
+    counted = Counted(planned.end_index - planned.first_index + 1)
     try:
-        with Reader(window_bytes) as reader:
+        with Reader(window_bytes) as reader, doing("writing the archive", counted.share):
             for part in planned.parts:
                 for entries in reader.read(part.copies, part.first_index, part.last_index):
                     keeps = kept(entries, live, planned.rule.clean_index)
@@ -190,6 +192,7 @@ def _written(
                     dead_entries += int((~keeps).sum())
                     dead_bytes += int(bodies[~keeps].sum())
                     writer.append(entries, keeps)
+                    counted.done += len(keeps)
                     if part.first_index == planned.source_first_index:
                         _add(digest, entries)
         files = writer.finish()

@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from dledger_audit.compaction.decision import Rule, mark_of
+from dledger_audit.progress import doing
+from dledger_audit.tasks import share_of
 from dledger_formats.log import disk
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice
@@ -174,4 +176,6 @@ class SparkLive:
             .groupBy("word")
             .agg(sql.bit_or("bits").alias("bits"), sql.min("lost").alias("lost"))
         )
-        return words_of(first_index, last_index, words.toArrow())
+        with doing("deciding which entries stay", share_of(self.spark.sparkContext)):
+            found = words.toArrow()
+        return words_of(first_index, last_index, found)

@@ -17,7 +17,7 @@ from typing import Final
 from tqdm import tqdm
 
 from dledger_client.commands import progress
-from dledger_client.commands.status_line import LINE
+from dledger_formats.status_line import LINE
 
 AFTER_S: Final = 1.0
 """How long a request may wait before the notice appears."""

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from dledger_client.commands import streams
-from dledger_client.commands.status_line import LINE
 from dledger_formats import console
+from dledger_formats.status_line import LINE
 
 
 def entries(count: int) -> str:

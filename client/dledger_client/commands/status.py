@@ -15,12 +15,12 @@ from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.commands import group_client, options, printing
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.profiles import HTTP_VARIABLE
-from dledger_client.commands.status_line import can_be_overwritten
 from dledger_client.errors import AddressError, ClientError
 from dledger_formats import console
 from dledger_formats.http.status import MembershipRole, NodeStatus, Role
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import HTTP_PORT
+from dledger_formats.status_line import can_be_overwritten
 
 TIMEOUT_S: Final = 2.0
 WATCH_S: Final = 2.0

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from dledger_client.commands.status_line import LINE
 from dledger_client.paced import PacedFile
 from dledger_formats import console
 from dledger_formats.console import OutputError, ReaderGoneError
+from dledger_formats.status_line import LINE
 
 
 def prepare() -> None:

@@ -8,6 +8,7 @@ from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.proof.expected import STAYS, Fate, Fates
 from dledger_audit.compaction.proof.found import Found
 from dledger_audit.compaction.proof.walk import ArchivedEntry, Walk
+from dledger_audit.progress import Counted, doing
 from dledger_formats.log import disk
 from dledger_formats.log.archives import digest_of
 from pyspark_dledger.copies import Copy, RefusedError
@@ -87,10 +88,15 @@ def verify(archive: Archive, sources: Sources) -> Found:
     with Fates(info.first_index, info.clean_index, decoder(info.decoder)) as fates:
         if begin > info.first_index:
             _note_front(archive, min(begin - 1, info.clean_index), fates)
-        for source in entries(sources, begin, info.clean_index):
-            fates.note(source.index, source.magic, source.body)
+        counted = Counted(info.clean_index - begin + 1)
+        with doing("reading the source", counted.share):
+            for source in entries(sources, begin, info.clean_index):
+                fates.note(source.index, source.magic, source.body)
+                counted.done += 1
         fates.decide(info.tombstone_entries)
-        _compare(archive, sources, fates, begin, found)
+        counted = Counted(info.end_index - info.first_index + 1)
+        with doing("comparing the archive with its source", counted.share):
+            _compare(archive, sources, fates, begin, found, counted)
     return found
 
 
@@ -199,13 +205,16 @@ def _check_points(archive: Archive, sources: Sources, found: Found) -> None:
         found.add("clean_point", info.clean_index, f"the clean point {text}")
 
 
-def _compare(archive: Archive, sources: Sources, fates: Fates, begin: int, found: Found) -> None:
+def _compare(
+    archive: Archive, sources: Sources, fates: Fates, begin: int, found: Found, counted: Counted
+) -> None:
     """Compare all entries of the archive with their fates and with the sources."""
     clean = archive.info.clean_index
     wanted = entries(sources, begin, archive.info.end_index)
     source, entry = next(wanted, None), None
     for entry in _walk(archive, found):
         index = entry.header.index
+        counted.done += 1
         while source is not None and source.index < index:
             _miss(source.index, found)
             source = next(wanted, None)
