@@ -1,13 +1,79 @@
-"""The parser of every program's command line: errors in one line, and no abbreviated options."""
+"""The parser of every program's command line: errors in one line, and no abbreviated options.
+
+The help fits narrow terminals, and divides no word.
+"""
 
 import argparse
+import re
+import shutil
+import textwrap
 from typing import Any, Final, NoReturn
 
 USAGE: Final = 2
 """The exit code for a wrong command line, of every program."""
 MESSAGE_MAX: Final = 400
 """Length to which a message is cut, which may quote a value of any length."""
+NARROW_COLUMNS: Final = 60
+"""On a terminal with fewer columns, the text about an option stands below the option."""
+NARROW_HELP_POSITION: Final = 6
+_USAGE_INDENT: Final = " " * 4
+_IN_BRACKETS: Final = re.compile(r"\[(?:[^][]|\[[^][]*\])*\]")
+_NO_BREAK: Final = "\0"
 _CHOSEN: Final = "parser_of_the_command"
+
+
+def wrapped(text: str, columns: int, further_indent: str = "") -> list[str]:
+    """Divide a text into lines between words, of which none is divided, not even at a hyphen.
+
+    So a line with a long word may have more columns.
+    """
+    return textwrap.wrap(
+        text,
+        columns,
+        subsequent_indent=further_indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Formats a help that stays readable on a terminal of 40 columns."""
+
+    def __init__(self, prog: str, **given: Any) -> None:
+        if shutil.get_terminal_size().columns < NARROW_COLUMNS:
+            given = {"max_help_position": NARROW_HELP_POSITION, **given}
+        super().__init__(prog, **given)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrapped(" ".join(text.split()), width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = wrapped(" ".join(text.split()), width - len(indent))
+        return "\n".join(indent + line for line in lines)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """Return the names of an option and, once, what they take; argparse repeats it."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        taken = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {taken}"
+
+    def _format_usage(self, *given: Any) -> str:
+        """Return the usage; argparse divides no group of options, however long it is."""
+        usage = super()._format_usage(*given)
+        if max(map(len, usage.splitlines())) <= self._width:
+            return usage
+        room = self._width - len(_USAGE_INDENT)
+        whole = _IN_BRACKETS.sub(
+            lambda found: found[0].replace(" ", _NO_BREAK) if len(found[0]) <= room else found[0],
+            " ".join(usage.split()),
+        )
+        lines = wrapped(whole, self._width, _USAGE_INDENT)
+        return "\n".join(lines).replace(_NO_BREAK, " ") + "\n\n"
+
+
+class RawHelpFormatter(argparse.RawDescriptionHelpFormatter, HelpFormatter):
+    """Likewise, and keeps the lines of the description and the epilog."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -16,7 +82,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **given})
+        super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter, **given})
         self.set_defaults(**{_CHOSEN: self})
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -1,31 +1,34 @@
 """The help of `dledger-node`: its commands, and its settings with their defaults."""
 
-import argparse
 import ast
 import dataclasses
 import inspect
-import textwrap
+import shutil
 from collections.abc import Sequence
 from importlib.metadata import version
 
 from dledger_formats import settings
-from dledger_formats.command_lines import Parser
+from dledger_formats.command_lines import Parser, RawHelpFormatter, wrapped
 from dledger_formats.settings import NodeSettings, variable_name
 
-WIDTH = 79
+COLUMNS_MAX = 79
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the help or the version; refuse any other argument. Return the exit code."""
+    description = (
+        "Run one member of a DLedger group, until SIGTERM. `dledger-node store` inspects the files "
+        "of a member that is not running; `dledger-node seed` begins the folder of a new group's "
+        "member with the log of an archive. See their --help."
+    )
+    columns = min(COLUMNS_MAX, shutil.get_terminal_size().columns)
     parser = Parser(
         prog="dledger-node",
         usage="dledger-node [--help | --version]\n       dledger-node store COMMAND FOLDER\n"
         "       dledger-node seed ARCHIVE",
-        description="Run one member of a DLedger group, until SIGTERM. `dledger-node store`\n"
-        "inspects the files of a member that is not running; `dledger-node seed` begins\n"
-        "the folder of a new group's member with the log of an archive. See their --help.",
-        epilog=_epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="\n".join(wrapped(description, columns)),
+        epilog=_epilog(columns),
+        formatter_class=RawHelpFormatter,
     )
     shown = f"dledger-node {version('dledger-operator')}"
     parser.add_argument("--version", action="version", version=shown)
@@ -38,14 +41,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _epilog() -> str:
+def _epilog(columns: int) -> str:
     texts = _docstrings()
-    lines = ["settings, which are environment variables:"]
+    lines = ["settings (environment variables):"]
     for item in dataclasses.fields(NodeSettings):
         text = f"{texts.get(item.name, '')} ({_default(item)})".strip()
         lines.append(f"  {variable_name(item.name)}")
-        lines.append(textwrap.indent(textwrap.fill(text, WIDTH - 6), " " * 6))
-    lines += ["", "Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."]
+        lines += [f"      {line}" for line in wrapped(text, columns - 6)]
+    codes = "Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."
+    lines += ["", *wrapped(codes, columns)]
     return "\n".join(lines)
 
 

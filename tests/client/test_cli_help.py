@@ -61,14 +61,33 @@ def test_the_help_of_an_option_says_its_unit(option: str) -> None:
     assert any(word in f"{action.help} {action.metavar}".lower() for word in words)
 
 
+def help_of(command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the help of a command on a terminal with so many columns."""
+    monkeypatch.setenv("COLUMNS", f"{columns}")
+    return {one.prog: one for program in programs() for one in parsers(program)}[
+        command
+    ].format_help()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_fits_80_columns(
+def test_the_help_of_a_command_fits_a_terminal(
+    command: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = help_of(command, columns, monkeypatch).splitlines()
+
+    assert [line for line in lines if len(line) > columns] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_divides_no_word(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    found = {one.prog: one for program in programs() for one in parsers(program)}
+    narrow, wide = (help_of(command, columns, monkeypatch) for columns in (40, 300))
+    words = [word for word in narrow.split() if word != "\\"]
 
-    assert max(map(len, found[command].format_help().splitlines())) <= 80
+    assert set(words) == set(wide.split())
+    assert words[words.index("options:") :] == wide.split()[wide.split().index("options:") :]
 
 
 @pytest.mark.parametrize("command", COMMANDS_OF_DLEDGER)

@@ -72,14 +72,15 @@ def test_a_program_explains_itself_without_its_libraries(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_help_of_a_program_fits_80_columns(
-    program: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_help_of_a_program_fits_a_terminal(
+    program: str, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", f"{columns}")
 
     lines = run(program, "--help", python=sys.executable).stdout.splitlines()
 
-    assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if len(line) > columns] == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -88,21 +87,36 @@ def new_parser(
 
     `examples` maps command lines to their descriptions.
     """
-    width = max(map(len, examples))
     columns = max(HELP_COLUMNS_MIN, min(HELP_COLUMNS, terminal_columns() - 2))
-    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
-    if max(map(len, lines)) > terminal_columns():
-        lines = [f"  {example}\n    {meaning}" for example, meaning in examples.items()]
-    codes = textwrap.wrap(f"Exit codes: {exit_codes}", columns)
-    epilog = "\n".join(["examples:", *lines, "", *codes])
+    codes = command_lines.wrapped(f"Exit codes: {exit_codes}", columns)
+    epilog = "\n".join(["examples:", *_example_lines(examples, terminal_columns()), "", *codes])
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
-        description=textwrap.fill(description, columns),
+        description="\n".join(command_lines.wrapped(description, columns)),
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=command_lines.RawHelpFormatter,
     )
     return parser
+
+
+def _example_lines(examples: Mapping[str, str], columns: int) -> list[str]:
+    """Return the examples with their meanings beside them or, if they do not fit, below."""
+    width = max(map(len, examples))
+    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
+    if max(map(len, lines)) <= columns:
+        return lines
+    lines = []
+    for example, meaning in examples.items():
+        # The shell joins lines that end with a backslash, unless a quoted text is divided.
+        parts = (
+            [example]
+            if {"'", '"'} & set(example)
+            else command_lines.wrapped(example, columns - 4, " " * 4)
+        )
+        lines += [f"  {part} \\" for part in parts[:-1]] + [f"  {parts[-1]}"]
+        lines += [f"    {line}" for line in command_lines.wrapped(meaning, columns - 4)]
+    return lines
 
 
 def add_read_options(parser: argparse.ArgumentParser) -> None:
