@@ -1,5 +1,8 @@
 """The lock of a producer's record."""
 
+import errno
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -29,3 +32,16 @@ def test_a_record_that_is_locked_is_refused_and_free_afterwards() -> None:
 def test_an_error_of_what_the_lock_protects_is_not_told_as_one_of_the_lock() -> None:
     with pytest.raises(BlockingIOError), RecordFile.locked("p", "g"):
         raise BlockingIOError
+
+
+def test_a_file_system_without_locks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+
+    with (
+        pytest.raises(UsageError, match=r"cannot lock the record of producer p, .*p\.json: No lo"),
+        RecordFile.locked("p", "g"),
+    ):
+        raise AssertionError("there is no lock")

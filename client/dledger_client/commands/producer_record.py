@@ -78,7 +78,7 @@ class RecordFile:
             raise UsageError(f"the name of a producer must have 1 to {NAME_BYTES_MAX} bytes")
         path = _folder() / quote(group, safe="") / f"{quote(name, safe='')}.json"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UsageError(
@@ -89,6 +89,11 @@ class RecordFile:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(f"another process appends as producer {name}: {path}") from None
+            except OSError as error:  # of a file system without locks
+                raise UsageError(
+                    f"cannot lock the record of producer {name}, {path}: {error.strerror}; set "
+                    f"{STATE_VARIABLE} to a folder on a local disk"
+                ) from error
             yield cls(path, name, group)
         finally:
             os.close(lock)
@@ -118,13 +123,32 @@ class RecordFile:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            _sync_folder(self.path.parent)
         except OSError as error:
             raise RecordError(f"cannot save {self.path}: {error.strerror}") from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder whose name is durable, and those of its parents that it makes. Raises OSError.
+
+    Each folder is synced before the next one is made in it. So if a crash interrupts this, only the
+    last folder that was made may not be durable, and the next run syncs that first.
+    """
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+    elif not os.access(folder.parent, os.R_OK | os.W_OK):
+        return  # somebody else has made the folder
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _folder() -> Path:
