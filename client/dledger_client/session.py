@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dledger_client.append.batches import body_type_error
+from dledger_client.append.batches import BODIES_MAX, body_type_error
 from dledger_client.append.producer import Producer, unsupported
 from dledger_client.calls.call import (
     APPEND,
@@ -85,7 +85,19 @@ class Session:
     def takes_batches(self) -> bool:
         """Whether several appends may share a request; False while no leader is known."""
         leader = self.dispatcher.leader
-        return leader is not None and leader.takes_batches
+        return leader is not None and leader.takes_batches and leader.refused_bodies is None
+
+    @property
+    def ordered_bodies_max(self) -> int:
+        """How many bodies may share a request that is the only one in flight.
+
+        A member refuses a batch with more bodies than it lets wait, so smaller ones follow.
+        """
+        leader = self.dispatcher.leader
+        if leader is None or not leader.takes_batches:
+            return 1
+        refused = leader.refused_bodies
+        return BODIES_MAX if refused is None else max(1, refused // 2)
 
     @property
     def trouble(self) -> str | None:

@@ -8,7 +8,9 @@ import pytest
 
 from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
+from dledger_client.calls import call
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster import connection
 from dledger_client.sync import BlockingClient
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.group import Group
@@ -70,6 +72,44 @@ async def test_nothing_overtakes_what_is_sent_again(group: Group, script: list[B
 
     assert indexes(outcomes) == list(range(len(BODIES)))
     assert group.log == BODIES
+
+
+async def test_the_requests_after_a_batch_that_is_refused_have_half_as_many_bodies(
+    group: Group,
+) -> None:
+    group["n0"].script.append(Code.UNSUPPORTED)
+    async with client_of(group) as client:
+        outcomes = await outcomes_of(client, BODIES)
+
+    assert indexes(outcomes) == list(range(len(BODIES)))
+    assert [len(batch) for batch in group["n0"].batches] == [128, 64, 64, 44]
+    assert group.log == BODIES
+
+
+async def test_a_batch_that_was_refused_long_ago_does_not_count(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REFUSAL_KEPT_S", 0.0)
+    group["n0"].script.append(Code.UNSUPPORTED)
+    async with client_of(group) as client:
+        await outcomes_of(client, BODIES)
+
+    assert [len(batch) for batch in group["n0"].batches] == [128, 128, 44]
+
+
+async def test_a_batch_for_which_others_leave_no_room_is_sent_body_by_body(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call, "CROWDED_S", 0.1)
+    refusals = 50
+    group["n0"].script.extend([Code.LEADER_PENDING_FULL] * refusals)
+    async with client_of(group) as client:
+        outcomes = await outcomes_of(client, BODIES)
+
+    assert indexes(outcomes) == list(range(len(BODIES)))
+    assert group.log == BODIES
+    assert len([one for one in group["n0"].batches if len(one) == 128]) < refusals
+    assert client.statistics.acknowledged == len(BODIES)
 
 
 async def test_nothing_overtakes_the_first_body_while_no_leader_is_known(group: Group) -> None:

@@ -4,13 +4,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dledger_client.cli import main
+from dledger_client.cluster.connection import Connection
 from dledger_client.errors import RefusedError
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
+from dledger_formats.protocol.producers import APPEND_IDEMPOTENT, APPEND_IDEMPOTENT_BATCH
 from tests.client.written_exports import entry, write_export
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
@@ -68,9 +71,18 @@ MOVES = (transfer, kill, transfer, kill)
 @pytest.mark.parametrize("limit", ["pending_requests_max", "client_pending_appends_max"])
 @pytest.mark.parametrize("entries", [10, 100])
 def test_an_import_keeps_the_order_in_a_group_that_lets_few_appends_wait(
-    tmp_path: Path, limit: str, entries: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, entries: int
 ) -> None:
+    """It sends one body per request only until it knows how many may share one."""
     path = exported(tmp_path / "export", BODIES)
+    requests: list[int] = []
+    send = Connection.send
+
+    def counted(connection: Connection, code: int, *arguments: Any) -> None:
+        requests.append(code)
+        send(connection, code, *arguments)
+
+    monkeypatch.setattr(Connection, "send", counted)
     with NodeGroup(tmp_path, 1, **{limit: entries}) as group:
         group.master()
 
@@ -78,6 +90,8 @@ def test_an_import_keeps_the_order_in_a_group_that_lets_few_appends_wait(
                      str(path)]) == 0  # fmt: skip
 
         assert bodies_of(group) == BODIES
+        singles, batches = map(requests.count, (APPEND_IDEMPOTENT, APPEND_IDEMPOTENT_BATCH))
+        assert (len(BODIES) - singles) / batches > entries / 2
 
 
 @pytest.mark.sampled(1)

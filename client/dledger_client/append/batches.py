@@ -63,7 +63,7 @@ class Batch:
         if self._shared_call is None:
             return None
         answer = await self._shared_call.answer
-        if must_be_split(self._shared_call.kind, answer):
+        if must_be_split(self._shared_call, answer):
             self.calls, self._shared_call = self._shared_call.parts, None
             if not self.calls:
                 self._start_each()

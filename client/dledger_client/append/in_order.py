@@ -17,6 +17,10 @@ from dledger_client.calls.call import Call, must_be_split
 class OrderedStarter(AppendStarter, Protocol):
     """Starts appends one after another; implemented by Session."""
 
+    @property
+    def ordered_bodies_max(self) -> int:
+        """How many bodies may share a request at the moment."""
+
     def start_ordered_batch(self, bodies: Sequence[bytes], deadline_s: float | None) -> Call:
         """Start to append bodies with one request, whose `parts` the caller starts."""
 
@@ -46,13 +50,13 @@ async def append_in_order(
             if parts:
                 call = parts.popleft()
                 starter.start_part(call, deadline_s)
-            elif starter.takes_batches and number >= alone_before:
-                batch = bodies[number : number + _count_that_shares(bodies, number)]
+            elif (most := starter.ordered_bodies_max) > 1 and number >= alone_before:
+                batch = bodies[number : number + _count_that_shares(bodies, number, most)]
                 call = starter.start_ordered_batch(batch, deadline_s)
             else:
                 call = starter.start_append(bodies[number], deadline_s)
             answer = await call.answer
-            if must_be_split(call.kind, answer):
+            if must_be_split(call, answer):
                 parts.extend(call.parts)
                 alone_before = number + call.entry_count
                 continue
@@ -67,11 +71,11 @@ async def append_in_order(
         starter.drop_parts(parts)
 
 
-def _count_that_shares(bodies: Sequence[bytes], first: int) -> int:
+def _count_that_shares(bodies: Sequence[bytes], first: int, most: int) -> int:
     """Return how many bodies from `first` on share a request: those that fit, or one."""
     size_bytes = 0
-    for count, body in enumerate(bodies[first : first + batches.BODIES_MAX]):
+    for count, body in enumerate(bodies[first : first + most]):
         size_bytes += len(body)
         if size_bytes > batches.BODY_BYTES_MAX:
             return max(1, count)
-    return min(len(bodies) - first, batches.BODIES_MAX)
+    return min(len(bodies) - first, most)

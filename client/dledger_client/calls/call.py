@@ -131,15 +131,17 @@ TRANSFER: Final = _kind(
 )
 
 
+CROWDED_S: Final = 1.0
+"""How long a batch that is alone in flight is refused for lack of room before it is split."""
 _SPLIT_CODES: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.SEQUENCES_NOT_NEW)
 
 
-def must_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
+def must_be_split(call: "Call", answer: "Message | ClientError") -> bool:
     """Return whether a member refused a batch whose bodies it may accept one by one."""
     return (
-        kind in (APPEND_BATCH, APPEND_IDEMPOTENT_BATCH)
+        call.kind in (APPEND_BATCH, APPEND_IDEMPOTENT_BATCH)
         and isinstance(answer, RefusedError)
-        and answer.code in _SPLIT_CODES
+        and (answer.code in _SPLIT_CODES or bool(call.parts))
     )
 
 
@@ -239,6 +241,15 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             return RefusedError(DLedgerResponseCode.DISK_FULL, self.full_problem)
         reasons = dict.fromkeys(filter(None, (self.problem, *problems)))
         return GroupUnreachableError.without_leader(group, waited_s, list(reasons))
+
+    def is_crowded_out(self, now_s: float) -> bool:
+        """Return whether a batch should be split, since others take the room that it needs.
+
+        Not if other requests of the client are in flight: the parts would take room from them.
+        """
+        is_shared = self.is_ordered and self.sequencer is not None and self.entry_count > 1
+        is_full = self.last_code is DLedgerResponseCode.LEADER_PENDING_FULL
+        return is_shared and is_full and now_s >= self.began_s + CROWDED_S
 
     def may_reach_leader(self, now_s: float, service_wait_s: float) -> bool:
         """Return whether a Service that led to a refusal may soon point to the leader.

@@ -112,10 +112,9 @@ class Dispatcher:
         if judgement.verdict is Verdict.REFUSED or (
             judgement.verdict is Verdict.RETRY_WITH_NUMBERS and call.sent_as_numbers
         ):
-            refusal = call.refusal()
-            if must_be_split(call.kind, refusal):
+            if must_be_split(call, call.refusal()):
                 self._split(call)
-            self.end(call, refusal)
+            self.end(call, call.refusal())
         elif judgement.verdict is Verdict.RETRY_ELSEWHERE:
             self._send_elsewhere(call, judgement)
         elif judgement.verdict is Verdict.RETRY_WITH_NUMBERS:
@@ -123,7 +122,11 @@ class Dispatcher:
             call.connection.bytes_as_numbers = True
             self.forward(call)
         elif judgement.verdict is Verdict.RETRY_LATER:
-            self._send_later(call)
+            if call.is_crowded_out(self._loop.time()):
+                self._split(call)
+                self.end(call, call.refusal())
+            else:
+                self._send_later(call)
         elif judgement.verdict is Verdict.REREGISTER:
             self._reregister(call)
         else:
@@ -224,8 +227,8 @@ class Dispatcher:
     def _split(self, call: Call) -> None:
         """Have a refused batch sent as single appends, by the sequencer or by its owner."""
         assert call.connection is not None
-        if call.last_code is DLedgerResponseCode.UNSUPPORTED:
-            call.connection.takes_batches = False
+        if call.last_code is not DLedgerResponseCode.SEQUENCES_NOT_NEW:
+            call.connection.note_refused_batch(call.entry_count)
         if call.sequencer is not None and not call.answer.done():
             call.sequencer.split(call)
 
@@ -248,7 +251,7 @@ class Dispatcher:
         if call.is_in_doubt:
             answer = OutcomeUnknownError(call.problem or str(answer))
         if call.kind.appends:
-            if must_be_split(call.kind, answer):
+            if must_be_split(call, answer):
                 self._statistics.record_withdrawn(call.entry_count)
             else:
                 self._statistics.record_failed(self._loop.time(), answer, call.entry_count)

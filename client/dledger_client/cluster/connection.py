@@ -25,6 +25,8 @@ WRITE_BYTES: Final = 64 * 1024
 UNSENT_BYTES_MAX: Final = 1024 * 1024
 """While more bytes than this wait for the kernel, requests stay here and count as not sent."""
 SWEEP_INTERVAL_S: Final = 0.05
+REFUSAL_KEPT_S: Final = 60.0
+"""How long a refused batch counts: the setting that limits batches may change meanwhile."""
 
 
 class Reply(Protocol):
@@ -93,6 +95,8 @@ class Connection(asyncio.Protocol):
         """Whether the member is a Java DLedger 0.4.3, which does not decode base64."""
         self.takes_batches = False
         """Whether the member supports APPEND_BATCH, as this project's servers do."""
+        self._refused_bodies = 0
+        self._refused_at_s = -REFUSAL_KEPT_S
         self.closed = asyncio.Event()
         self._stall_s = stall_s
         self._flag = flag
@@ -131,6 +135,16 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._transport is not None
+
+    def note_refused_batch(self, bodies: int) -> None:
+        """Note that the member does not accept so many bodies in one request."""
+        self._refused_bodies, self._refused_at_s = bodies, self._loop.time()
+
+    @property
+    def refused_bodies(self) -> int | None:
+        """The number of bodies in the last batch that was refused; None if none was lately."""
+        is_kept = self._loop.time() < self._refused_at_s + REFUSAL_KEPT_S
+        return self._refused_bodies if is_kept else None
 
     @property
     def is_stalled(self) -> bool:
