@@ -1,7 +1,6 @@
 """The DLedger stores of RocketMQ 5.3.3 brokers open with the same messages."""
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +9,23 @@ import pytest
 from dledger_formats.log import disk
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state
+from dledger_store_files.archives import INDEX_BYTES_KEPT, extract_broker
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 STORES: dict[str, Any] = json.loads((GOLDEN / "rocketmq-manifest.json").read_text())
-INDEX_BYTES = 3200
-"""Almost all of the 160 MiB of each index file is a hole."""
 PHYSICAL_OFFSET_AT = 28
 """Offset in a message of its physical offset, which is the end of its entry's header."""
-
-
-def unpack(member: str, folder: Path) -> Path:
-    """Unpack one broker's DLedger folder; return its path."""
-    prefix = f"store-{member}/"
-    with tarfile.open(GOLDEN / STORES["archive"]) as tar:
-        for entry in tar:
-            if entry.isfile() and entry.name.startswith(f"{prefix}dledger-"):
-                path = folder / entry.name.removeprefix(prefix)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                content = tar.extractfile(entry)
-                assert content is not None
-                path.write_bytes(content.read(max(INDEX_BYTES, STORES["data_file_size"])))
-    for path in (folder / f"dledger-{member}" / "index").iterdir():
-        path.write_bytes(path.read_bytes()[:INDEX_BYTES])
-    return folder / f"dledger-{member}"
 
 
 @pytest.mark.parametrize("member", STORES["nodes"])
 def test_a_broker_s_store_opens_with_every_message_where_the_broker_put_it(
     memory_path: Path, member: str
 ) -> None:
-    folder = unpack(member, memory_path)
+    folder = extract_broker(GOLDEN / STORES["archive"], member, memory_path)
     store = LogStore.open(
         folder,
         segment_size_bytes=STORES["data_file_size"],
-        index_segment_size_bytes=INDEX_BYTES,
+        index_segment_size_bytes=INDEX_BYTES_KEPT,
     )
     rows: list[list[Any]] = STORES["entries"]
 
