@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from dledger_client.cli import main
+from dledger_client.cluster.connection import Connection
 from dledger_fake_server.group import Group
 from dledger_formats.http.status import FlushDiskType, NodeStatus, Role
+from dledger_formats.protocol.codes import RequestCode
 
 UNREACHABLE_SERVER = "127.0.0.1:1"
 pytestmark = pytest.mark.usefixtures("group_in_environment")
@@ -140,6 +142,26 @@ def test_a_range_that_begins_at_the_end_is_empty(
 
     assert main(["get", "4..", *output]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_an_empty_range_at_the_end_of_a_log_of_java_takes_few_requests(
+    group_in_thread: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search for the bounds of the log would take thirty, each time that a script asks."""
+    group_in_thread.log = [b"x"] * 4000
+    for member in group_in_thread.members.values():
+        member.supports_follow = False
+    codes: list[int] = []
+    send = Connection.send
+
+    def counted(connection: Connection, code: int, *arguments: Any) -> None:
+        codes.append(code)
+        send(connection, code, *arguments)
+
+    monkeypatch.setattr(Connection, "send", counted)
+
+    assert main(["get", "4000.."]) == 0
+    assert codes.count(RequestCode.GET) == 2
 
 
 # group and status
