@@ -216,6 +216,31 @@ def test_a_removal_that_a_sound_audit_permitted_is_stopped_by_damage_only(
     assert removal(step.plan, asked, unsure) == problem, "damage is not forgotten"
 
 
+@pytest.mark.parametrize("ahead", [DAY, 3650 * DAY])
+def test_a_clock_that_was_ahead_keeps_no_audit_away(ahead: timedelta) -> None:
+    asked = policy(**NIGHTLY, afterFailover=True, beforeScalingDown=True)
+    plan = decide(asked, begun(asked, START + ahead), [], situation(START + ahead)).plan
+    plan = replace(plan, scheduled_at=START + ahead, created_at=START + ahead)
+    plan = decide(asked, plan, [], situation(START)).plan
+
+    by_schedule = decide(asked, plan, [], situation(START + DAY))
+    lost_at = START + HOUR
+    failed_over = decide(asked, plan, [], situation(START + 2 * HOUR, failed_over_at=lost_at))
+
+    assert created(by_schedule) == "flights-2603020300"
+    assert created(failed_over) == "flights-f2603011300"
+
+
+def test_an_audit_counts_for_a_removal_that_a_clock_ahead_has_recorded() -> None:
+    asked = policy(beforeScalingDown=True)
+    ahead = situation(START + DAY, removes=True)
+    plan = decide(asked, begun(asked), [], ahead).plan
+    plan = decide(asked, plan, [], situation(START, removes=True)).plan
+    sound = ended_audit(audit("by-hand", START + HOUR, "Sound", planned=False))
+
+    assert removal(plan, asked, sound) == ""
+
+
 def test_a_sound_audit_by_hand_lets_a_removal_go_on() -> None:
     asked = policy(beforeScalingDown=True)
     plan = decide(asked, begun(asked), [], situation(START, removes=True)).plan

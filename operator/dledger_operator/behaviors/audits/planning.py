@@ -136,6 +136,7 @@ def _continued(policy: AuditPolicy, plan: AuditPlan | None, situation: Situation
         shrinking = plan.shrinking if plan else None
         created_at = plan.created_at if plan else None
         plan = AuditPlan(policy=policy.key, since=now, created_at=created_at, shrinking=shrinking)
+    plan = _not_ahead(plan, now)
     if not situation.removes or not policy.before_scaling_down:
         plan = replace(plan, shrinking=None)
     elif plan.shrinking is None or plan.shrinking.replicas != situation.replicas:
@@ -144,6 +145,20 @@ def _continued(policy: AuditPolicy, plan: AuditPlan | None, situation: Situation
         plan = replace(plan, shrinking=_judged(plan.shrinking, situation.last))
     schedule = policy.schedule
     return replace(plan, next_at=schedule.next_after(now) if schedule else None)
+
+
+def _not_ahead(plan: AuditPlan, now: datetime) -> AuditPlan:
+    """Return a plan without times in the future. An operator whose clock was ahead has recorded
+    them, and no audit would be due before they have passed.
+    """
+    shrinking = plan.shrinking
+    return replace(
+        plan,
+        since=min(plan.since, now),
+        scheduled_at=plan.scheduled_at and min(plan.scheduled_at, now),
+        created_at=plan.created_at and min(plan.created_at, now),
+        shrinking=shrinking and replace(shrinking, since=min(shrinking.since, now)),
+    )
 
 
 def _due(
