@@ -7,6 +7,7 @@ The program
     console_script, arguments  the command lines
     main           runs the command; writes the results
     interrupts     Ctrl-C while Spark runs
+    progress       how far the work is, on standard error
     places         archives and histories in local folders, or in Hadoop file systems
     hadoop         folders of Hadoop file systems
     folder_lock, renewed_lock  the locks of local folders, and of file systems without locks

@@ -13,6 +13,7 @@ What runs
 What the loops of a group share
     context            clients, metrics, clocks and random numbers, for all groups
     group_snapshot     the latest results of the group's loops
+    refusals           to whom a leader has refused to hand over
     lasting_failure    when work that keeps failing is reported
     child_refused      what is reported if the API server refuses a child
 The loops of a group
