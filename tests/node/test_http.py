@@ -71,6 +71,7 @@ def test_a_member_without_a_majority_is_not_ready_and_reports_why(
 
     status, body = group.get(master, "/readyz")
     assert (status, b"no leader" in body) == (503, True)
+    assert body.decode() == f"{group.status(master).reason}\n"
 
 
 def test_the_metrics_contain_the_role_and_the_flushes(steady_group: NodeGroup) -> None:

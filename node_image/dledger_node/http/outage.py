@@ -122,6 +122,10 @@ class Outage:
             version=self._version,
         )
 
+    def not_ready_reason(self) -> str:
+        """Return why the member is out of service."""
+        return self.reason
+
     def leader_view(self) -> LeaderView:
         """Report that no leader is known."""
         return LeaderView(

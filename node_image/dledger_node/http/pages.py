@@ -73,6 +73,12 @@ class Source(Protocol):
     def status(self) -> NodeStatus:
         """Return this member's view of the group."""
 
+    def not_ready_reason(self) -> str:
+        """Return why this member does not serve its role, as `status` says; empty if it does.
+
+        Kubelets ask every second, so it costs little.
+        """
+
     def leader_view(self) -> LeaderView:
         """Return the leader, as far as this member knows."""
 
@@ -185,10 +191,10 @@ async def healthz_page(_: web.Request) -> web.Response:
 
 async def readyz_page(request: web.Request) -> web.Response:
     """Report whether this member serves its role, and if not, why."""
-    status = request.app[SOURCE].status()
-    if status.ready:
+    reason = request.app[SOURCE].not_ready_reason()
+    if not reason:
         return web.Response(text="ok\n")
-    return web.Response(status=503, text=f"{status.reason}\n")
+    return web.Response(status=503, text=f"{reason}\n")
 
 
 async def metrics_page(request: web.Request) -> web.Response:

@@ -33,6 +33,10 @@ class CurrentSource:
         """Return this member's view of the group."""
         return self.source.status()
 
+    def not_ready_reason(self) -> str:
+        """Return why this member does not serve its role; empty if it does."""
+        return self.source.not_ready_reason()
+
     def leader_view(self) -> LeaderView:
         """Return the leader, as far as this member knows it."""
         return self.source.leader_view()

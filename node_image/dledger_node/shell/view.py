@@ -73,7 +73,7 @@ class MemberView:
             settings_problem=self.live.problem,
         )
         broker = self.program.report()
-        reason = node.reason or (broker.reason if broker else "")
+        reason = node.reason or _reason_of(broker)
         storage = node.storage
         if self.scrub.problem and storage is StorageState.SOUND:
             storage = StorageState.HEALING
@@ -92,6 +92,11 @@ class MemberView:
             unmended=self.scrub.problem,
             storage=storage,
         )
+
+    def not_ready_reason(self) -> str:
+        """Return why this member does not serve its role, as `status` says; empty if it does."""
+        reason = status.not_ready_reason(self.core, self.upkeep.view())
+        return reason or _reason_of(self.program.report())
 
     def leader_view(self) -> LeaderView:
         """Return the leader, as far as this member knows it."""
@@ -203,3 +208,8 @@ class MemberView:
         end_index = self.core.ledger_end_index
         matches = self.core.match_indexes()
         return {peer_id: max(0, end_index - index) for peer_id, index in matches.items()}
+
+
+def _reason_of(broker: BrokerStatus | None) -> str:
+    """Return why a broker does not serve; empty if it does, or if there is none."""
+    return broker.reason if broker is not None else ""
