@@ -8,6 +8,7 @@ from typing import Final
 from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, TRANSFER
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.backoff import pause_s
+from dledger_client.cluster.members import CLOSED
 from dledger_client.cluster.search import IsWanted, ask_all_members
 from dledger_client.errors import (
     ClientError,
@@ -110,6 +111,8 @@ class GroupAdmin:
                     members.is_unanswered = False
                     if is_wanted is None or is_wanted(answer):
                         return self._described(answer)
+                if self.session.dispatcher.is_closed:
+                    raise GroupUnreachableError(CLOSED)
                 left_s = until_s - loop.time()
                 if left_s <= 0:
                     raise GroupUnreachableError(

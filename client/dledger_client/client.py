@@ -145,9 +145,7 @@ class DLedgerClient:
         traceback: TracebackType | None,
     ) -> None:
         session, self._session = self._require_session(), None
-        session.close()
-        await session.dispatcher.members.close()
-        await session.tasks.__aexit__(kind, error, traceback)
+        await session.end(kind, error, traceback)
 
     @property
     def leader_id(self) -> str | None:

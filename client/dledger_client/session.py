@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -213,6 +214,19 @@ class Session:
             self._reads.close()
         for call in waiting:
             self.dispatcher.forward(call)
+
+    async def end(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End every call, every connection and every task, with the error of the client's block."""
+        self.close()
+        try:
+            await self.dispatcher.members.close()
+        finally:
+            await self.tasks.__aexit__(kind, error, traceback)
 
     def start_get(self, begin_index: int, max_size: int, deadline_s: float | None) -> Call:
         """Start to read up to `max_size` bytes of entries, or one entry if `max_size` is 0."""

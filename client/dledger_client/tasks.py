@@ -42,6 +42,7 @@ class TaskScope:
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._running: set[asyncio.Task[Any]] = set()
+        self._has_ended = False
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -53,6 +54,7 @@ class TaskScope:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._has_ended = True
         for task in list(self._running):
             task.cancel()
         if isinstance(error, asyncio.CancelledError):  # TaskGroup must see its own cancellation
@@ -61,7 +63,11 @@ class TaskScope:
             await self._group.__aexit__(None, None, None)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task."""
+        """Start a task. Once the scope ends, a new task is cancelled before it begins."""
+        if self._has_ended:
+            late = asyncio.get_running_loop().create_task(coroutine)
+            late.cancel()
+            return late
         task = self._group.create_task(coroutine)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

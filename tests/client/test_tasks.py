@@ -75,3 +75,12 @@ async def test_what_is_not_interrupted_ends_although_its_caller_is_cancelled_twi
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert ended.is_set()
+
+
+async def test_a_task_of_a_scope_that_has_ended_does_not_begin() -> None:
+    async with TaskScope() as tasks:
+        pass
+    late = tasks.spawn(fail())
+
+    await asyncio.wait([late])
+    assert late.cancelled()

@@ -18,6 +18,7 @@ from dledger_formats.protocol.passing_on import PASS_ON_FLAG
 from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 LINKS_MAX: Final = 4 * SERVERS_MAX
+CLOSED: Final = "the client was closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ class Members:
         # for responses.
         self._connections: set[Connection] = set()
         self._is_known = False
+        self._is_closed = False
 
     def addresses(self) -> list[ServerAddress]:
         """Return the addresses to ask: peers first, because their ids are known."""
@@ -153,9 +155,11 @@ class Members:
         connection.retire()
 
     async def close(self) -> None:
-        """Abort every connection and wait until they are closed."""
+        """Abort every connection, at once and for good, and wait until they are closed."""
+        self._is_closed = True
         for connection in self._connections:
-            connection.abort("the client was closed")
+            connection.abort(CLOSED)
+        for connection in self._connections:
             await connection.closed.wait()
 
     async def _connect(self, address: ServerAddress) -> Connection:
@@ -167,6 +171,8 @@ class Members:
             }
         link = self._links.setdefault((address.host, address.port), _Link())
         async with link.lock:
+            if self._is_closed:
+                raise ConnectionLostError(CLOSED, was_sent=False)
             connection = link.connection
             if connection is None or not connection.is_open:
                 connection = link.connection = await self._open(address)
@@ -185,6 +191,9 @@ class Members:
             raise ConnectionLostError(
                 f"{address} cannot be reached: {reason}", was_sent=False
             ) from error
+        if self._is_closed:  # meanwhile
+            connection.abort(CLOSED)
+            raise ConnectionLostError(CLOSED, was_sent=False)
         self._connections = {known for known in self._connections if known.is_open}
         self._connections.add(connection)
         return connection
