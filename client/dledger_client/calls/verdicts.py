@@ -8,7 +8,8 @@ from dledger_client.calls.call import CallKind
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.codes import NOT_APPENDED, DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.protocol.requests import Message
+from dledger_formats.protocol.producers import RegisterProducerResponse
+from dledger_formats.protocol.requests import AppendEntryResponse, Message
 
 REMARK_SHOWN_MAX: Final = 200
 """Length to which a server's remark is cut in a message."""
@@ -73,9 +74,10 @@ def success(kind: CallKind, command: RemotingCommand) -> Message | None:
         return None
     try:
         response = kind.decode(command.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return response if response.code is DLedgerResponseCode.SUCCESS else None
+    is_success = response.code is DLedgerResponseCode.SUCCESS and _is_whole(response)
+    return response if is_success else None
 
 
 def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
@@ -87,6 +89,8 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     except FormatError as error:
         return Judgement(Verdict.UNKNOWN, reason=f"malformed response: {error}")
     if response.code is DLedgerResponseCode.SUCCESS:
+        if not _is_whole(response):
+            return Judgement(Verdict.UNKNOWN, reason="malformed response: a success of nothing")
         return Judgement(Verdict.DONE, response)
     verdict = _VERDICTS.get(response.code, Verdict.UNKNOWN)
     if response.code in kind.refusals:
@@ -101,6 +105,13 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
     elif command.remark:
         reason += f", {command.remark[:REMARK_SHOWN_MAX]}"
     return Judgement(verdict, response, response.code, reason)
+
+
+def _is_whole(response: Message) -> bool:
+    """Return whether a success names the entry, or the producer, that it is about."""
+    if isinstance(response, AppendEntryResponse):
+        return response.index >= 0
+    return not isinstance(response, RegisterProducerResponse) or response.producer >= 0
 
 
 def _judge_system_error(command: RemotingCommand) -> Judgement:
