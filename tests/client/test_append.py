@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from dledger_client.append.outcomes import Acknowledged, Appended, Refused, Unknown
+from dledger_client.calls.dispatcher import DISK_FULL_PAUSE_S
 from dledger_client.client import BATCH_MAX, DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import (
@@ -139,8 +140,12 @@ async def test_a_late_response_does_not_affect_the_next_append(group: Group) -> 
 async def test_an_append_is_refused_with_disk_full_at_its_deadline(group: Group) -> None:
     group["n0"].script.extend([Code.DISK_FULL] * 50)
     async with client_of(group) as client:
+        begin_s = asyncio.get_running_loop().time()
         with pytest.raises(RefusedError, match="415 DISK_FULL"):
             await client.append(b"x", deadline_s=0.1)
+        taken_s = asyncio.get_running_loop().time() - begin_s
+
+    assert taken_s < DISK_FULL_PAUSE_S / 2  # the shortest pause before another attempt
 
 
 @pytest.mark.parametrize("leaves", ["it hands over", "it stops"])

@@ -243,8 +243,9 @@ class Dispatcher:
         if call.last_code is DLedgerResponseCode.DISK_FULL:
             at_least_s = DISK_FULL_PAUSE_S
             call.full_problem = call.problem
-        pause = pause_s(self._loop.time() - call.began_s, self._random, at_least_s)
-        self._unsent.delay(call, pause, self.forward)
+        now_s = self._loop.time()
+        pause = pause_s(now_s - call.began_s, self._random, at_least_s)
+        self._unsent.delay(call, min(pause, max(0.0, call.deadline_s - now_s)), self.forward)
 
     def end(self, call: Call, answer: ClientError) -> None:
         """End a call that failed."""
