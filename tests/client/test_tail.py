@@ -170,6 +170,21 @@ async def test_a_tail_reads_a_damaged_entry_with_get(group: Group) -> None:
         assert await take(entries, 60) == group.log
 
 
+async def test_a_tail_that_is_not_held_does_not_ask_in_a_tight_loop(group: Group) -> None:
+    support(group, "READ_RANGE")
+    group["n0"].holds_reads = False
+    async with (
+        DLedgerClient(group.servers, "g0") as client,
+        contextlib.aclosing(client.tail(0)) as entries,
+    ):
+        following = asyncio.create_task(take(entries, 1))
+        await asyncio.wait({following}, timeout=0.3)
+        assert 2 <= len(group["n0"].ranges) < 20
+        group.append(b"x")
+
+        assert await following == [b"x"]
+
+
 async def test_a_tail_without_a_leader_fails_at_its_deadline(group: Group) -> None:
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:

@@ -58,7 +58,7 @@ class LogReader:
             group=self.group,
             begin_index=begin_index,
             max_size=RANGE_BYTES,
-            wait_ms=round(self._wait_s * 1000),
+            wait_ms=round(self.wait_s * 1000),
         )
         answer = await self._ask_and_wait(READ_RANGE, request)
         assert isinstance(answer, ReadRangeResponse)
@@ -74,14 +74,14 @@ class LogReader:
             group=self.group,
             begin_index=begin_index,
             max_size=ANSWER_BYTES,
-            wait_ms=round(self._wait_s * 1000),
+            wait_ms=round(self.wait_s * 1000),
         )
         answer = await self._ask_and_wait(FOLLOW, request)
         assert isinstance(answer, FollowResponse)
         return answer
 
     @property
-    def _wait_s(self) -> float:
+    def wait_s(self) -> float:
         """How long the leader may wait for an entry: at most half of the deadline, so that an idle
         log is not mistaken for an unresponsive leader.
         """
@@ -91,5 +91,5 @@ class LogReader:
 
     async def _ask_and_wait(self, kind: CallKind, request: Message) -> Message:
         """Send a request that the leader may hold until there is an entry."""
-        answer_s = self._wait_s + self.session.timing.follow_margin_s
+        answer_s = self.wait_s + self.session.timing.follow_margin_s
         return await self.session.ask(kind, request, self.deadline_s, answer_s=answer_s)

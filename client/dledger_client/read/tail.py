@@ -1,5 +1,6 @@
 """Following a log: the existing entries, then each new entry once it is committed."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -40,8 +41,10 @@ async def tail(
     try:
         if wanted is None:
             wanted = (await _fetch_bounds(reader)).end_index + 1
-        is_stored = True
+        is_stored, pause_s = True, POLL_MIN_S
+        now_s = asyncio.get_running_loop().time
         while True:
+            asked_at_s = now_s()
             try:
                 entries, last = await _next_entries(reader, wanted, is_stored=is_stored)
             except RefusedError as error:
@@ -52,6 +55,8 @@ async def tail(
             for entry in entries:
                 yield entry
                 wanted = entry.index + 1
+            was_held = bool(entries) or now_s() - asked_at_s >= reader.wait_s / 2
+            pause_s = await _pause(sleep, pause_s, was_held)
             if last - wanted >= CATCH_UP_ENTRIES:
                 async with aclosing(reader.get_range(wanted, last)) as missing:
                     async for entry in missing:
@@ -64,6 +69,16 @@ async def tail(
         wanted = (await bounds(reader)).end_index + 1
     async for entry in _poll(reader, wanted, sleep):
         yield entry
+
+
+async def _pause(sleep: Sleep, pause_s: float, was_held: bool) -> float:
+    """Pause after a request that was not held, since too many wait at the member; return the next
+    pause.
+    """
+    if was_held:
+        return POLL_MIN_S
+    await sleep(pause_s)
+    return min(POLL_MAX_S, 2 * pause_s)
 
 
 async def _next_entries(

@@ -71,6 +71,8 @@ class Member:
     """Whether the member answers reads that any member may answer while it does not lead."""
     supports_ranges: bool = False
     """Whether the member has READ_RANGE; false for Java servers."""
+    holds_reads: bool = True
+    """Whether requests wait for an entry; false as if too many requests waited already."""
     ranges: list[int] = field(default_factory=list)
     """The first index of every READ_RANGE."""
     spoil: Callable[[bytes], bytes] = bytes
@@ -322,7 +324,8 @@ class Member:
         def frame() -> bytes:
             return encode_responses([(opaque, answer(request))])
 
-        if request.begin_index < len(self.group.log) or not request.wait_ms:
+        has_entries = request.begin_index < len(self.group.log)
+        if has_entries or not request.wait_ms or not self.holds_reads:
             return frame()
         self.followers.wait(connection, request.wait_ms / 1000, frame)
         return Fault.NO_ANSWER
