@@ -128,21 +128,6 @@ async def test_the_client_stays_with_a_slow_leader_without_a_successor(group: Gr
         assert client.leader_id == "n0"
 
 
-async def test_the_client_ignores_a_deposed_leader_of_an_older_term(group: Group) -> None:
-    async with DLedgerClient(group.servers, "g0") as client:
-        group.elect("n1")
-        await client.append(b"x")
-        group["n2"].leader_hint, group["n2"].stale_term = "n2", 1
-        group.elect(None)
-        waiting = asyncio.create_task(client.append(b"y"))
-        group["n2"].metadata_requested.clear()
-        await group["n2"].metadata_requested.wait()
-        group.elect("n0")
-        await waiting
-
-    assert (group["n0"].appends, group["n2"].appends) == ([b"y"], [])
-
-
 async def test_a_leader_that_keeps_answering_not_leader_is_not_asked_in_a_tight_loop(
     group: Group,
 ) -> None:

@@ -89,7 +89,14 @@ class LeaderSearch:
                 else f"{connection} knows no leader",
             )
             return False
-        return not self._is_left(connection) and not members.is_outdated(response.term)
+        if members.is_outdated(response.term):
+            members.note_problem(
+                address,
+                f"{connection} says that it leads term {response.term}, and there is a term "
+                f"{members.highest_term}",
+            )
+            return False
+        return not self._is_left(connection)
 
     def _is_left(self, connection: Connection) -> bool:
         """Return whether a connection is the silent one, or another one to its member while the
