@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster import connection
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, OutcomeUnknownError
 from dledger_fake_server.behavior import Fault
@@ -60,6 +61,42 @@ async def test_a_leader_is_reached_again_whose_host_had_vanished(group: Group) -
         group.elect("n1")
 
         assert (await client.append(b"after")).index == 2
+
+
+async def test_a_connection_that_is_not_used_is_closed_before_the_server_does_it(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append that the server reads no more, because it closes, would be of unknown outcome."""
+    monkeypatch.setattr(connection, "IDLE_S", 0.2)
+    async with (
+        asyncio.timeout(TEST_S),
+        DLedgerClient(group.servers, "g0") as client,
+    ):
+        await client.append(b"before")
+        for member in group.members.values():
+            for each in list(member.connections):
+                await each.gone.wait()
+
+        assert (await client.append(b"after")).index == 1
+
+
+async def test_a_connection_on_which_a_response_is_awaited_is_used(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "IDLE_S", 0.1)
+    async with (
+        asyncio.timeout(TEST_S),
+        DLedgerClient([group["n0"].address], "g0", timing=Timing(follow_wait_s=1.0)) as client,
+    ):
+        following = asyncio.create_task(anext(client.tail(0)))
+        await group["n0"].followers.is_waiting.wait()
+        used = set(group["n0"].connections)
+        group["n0"].followers.is_waiting.clear()
+        await group["n0"].followers.is_waiting.wait()
+        assert group["n0"].connections == used
+        group.append(b"x")
+
+        assert (await following).body == b"x"
 
 
 @pytest.mark.parametrize("follows", [True, False])

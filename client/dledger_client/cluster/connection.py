@@ -27,6 +27,10 @@ UNSENT_BYTES_MAX: Final = 1024 * 1024
 SWEEP_INTERVAL_S: Final = 0.05
 REFUSAL_KEPT_S: Final = 60.0
 """How long a refused batch counts: the setting that limits batches may change meanwhile."""
+IDLE_S: Final = 60.0
+"""Time after which a connection without requests is closed. Servers, Java's too, close it after
+120 s. A request that meets their close on its way is of unknown outcome.
+"""
 
 
 class Reply(Protocol):
@@ -121,6 +125,7 @@ class Connection(asyncio.Protocol):
         self._pending: dict[int, Reply] = {}
         self._flush_is_due = False
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self.heard_at_s = self._loop.time()
         """When data last arrived, on the loop's clock."""
         # The same, or later: when a request was sent while no response was due.
@@ -206,6 +211,7 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are not subclasses of asyncio.Transport, but have its methods.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._idle_timer = self._loop.call_later(IDLE_S, self._close_if_idle)
 
     def data_received(self, data: bytes) -> None:
         self.heard_at_s = self._last_activity_s = self._loop.time()
@@ -240,8 +246,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.closed.set()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in (self._sweep_timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         cause = exc or "closed by the peer"
         reason = self._end_reason or f"the connection to {self} was lost: {cause}"
         pending, self._pending = self._pending, {}
@@ -293,6 +300,14 @@ class Connection(asyncio.Protocol):
             self._watcher.connection_stalled(self)
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _close_if_idle(self) -> None:
+        is_used = self._pending or self._outbox
+        left_s = IDLE_S if is_used else self._last_activity_s + IDLE_S - self._loop.time()
+        if left_s > 0:
+            self._idle_timer = self._loop.call_later(left_s, self._close_if_idle)
+        else:
+            self.abort(f"the connection to {self} was not used for {IDLE_S:g} s")
 
     def _expire_pending(self, now_s: float) -> None:
         overdue = [key for key, reply in self._pending.items() if reply.expires_at_s <= now_s]
