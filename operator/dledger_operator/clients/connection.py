@@ -1,11 +1,13 @@
 """The connection to the API server, and the meaning of its errors."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import httpx2
+import msgspec
 from lightkube import ApiError, AsyncClient
 from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
@@ -49,6 +51,17 @@ the server does not recognize the account now.
 Resource = TypeVar("Resource", bound=NamespacedResource)
 
 
+class _Transport(httpx2.AsyncHTTPTransport):
+    """A transport whose answers all have a Content-Type, as the library expects. The answer of a
+    proxy that does not reach the server may have none.
+    """
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        response.headers.setdefault("Content-Type", "")
+        return response
+
+
 class ApiClient(AsyncClient):
     """The library's client, with a request that it lacks."""
 
@@ -89,7 +102,7 @@ def client() -> ApiClient:
         raise UnavailableError(
             f"cannot read the certificates or keys that {_source(config)} names: {error}"
         ) from error
-    transport = httpx2.AsyncHTTPTransport(
+    transport = _Transport(
         verify=verified,
         limits=httpx2.Limits(
             max_connections=CONNECTIONS_MAX,
@@ -153,6 +166,9 @@ def translated(what: str) -> Iterator[None]:
         raise _error(kind, f"{what}: {text}", error.response) from error
     except httpx2.HTTPError as error:
         raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
+    except (json.JSONDecodeError, msgspec.MsgspecError) as error:
+        text = f"{what}: the answer is none of the API server's: {error}"
+        raise UnavailableError(text) from error
 
 
 def _error(kind: type[KubeError], message: str, response: httpx2.Response | None) -> KubeError:
