@@ -7,12 +7,18 @@
 {{- define "dledger-operator.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- include "dledger-operator.objectName" .Values.fullnameOverride }}
 {{- else if contains $name .Release.Name }}
-{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- include "dledger-operator.objectName" .Release.Name }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
+{{- include "dledger-operator.objectName" (printf "%s-%s" .Release.Name $name) }}
 {{- end }}
+{{- end }}
+
+{{/* A name that a Service may have: a release's name may contain dots, and begin with a digit. */}}
+{{- define "dledger-operator.objectName" -}}
+{{- $name := replace "." "-" . }}
+{{- regexReplaceAll "-+$" (trunc 52 (regexMatch "^[0-9]" $name | ternary (printf "r%s" $name) $name)) "" }}
 {{- end }}
 
 {{/* The name of cluster-wide objects. The namespace keeps releases in several namespaces apart. */}}
