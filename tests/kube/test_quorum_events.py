@@ -155,3 +155,13 @@ def test_a_group_lacks_a_majority_while_fewer_voters_are_ready(answers: int, lac
 
 def test_a_group_that_is_to_sleep_lacks_nothing() -> None:
     assert not ready(0, hibernate=True).lacks_majority
+
+
+def test_a_loss_is_told_in_time_although_the_clock_of_the_last_operator_was_ahead() -> None:
+    operators = of_a_healthy_group()
+    operators.sees(LOST, after_s=3600.0)
+
+    told = [operators.sees(LOST, after_s=each) for each in (0.0, 1.9, 2.0, 3.0)]
+
+    assert told == [[], [], ["QuorumLost"], []]
+    assert operators.status["quorumLoss"]["since"].startswith(f"{BEGAN:%Y-%m-%dT%H:%M:%S}")

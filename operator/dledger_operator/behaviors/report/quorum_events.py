@@ -40,9 +40,18 @@ def quorum_loss_to_json(
         return dict(loss) if loss.get(_REPORTED) else None
     if not loss and not _had_majority(before):
         return None
-    since = loss.get("since") or now.astimezone(UTC).isoformat()
-    is_due = now - datetime.fromisoformat(since) >= LOSS_AGE_MIN
-    return {"since": since, _REPORTED: bool(loss.get(_REPORTED)) or is_due}
+    since = _since(loss, now)
+    is_due = now - since >= LOSS_AGE_MIN
+    shown = since.astimezone(UTC).isoformat()
+    return {"since": shown, _REPORTED: bool(loss.get(_REPORTED)) or is_due}
+
+
+def _since(loss: Mapping[str, Any], now: datetime) -> datetime:
+    """Return when a loss began; now if it is new. A time in the future, recorded by an operator
+    whose clock was ahead, must not keep it from being reported.
+    """
+    recorded = loss.get("since")
+    return min(datetime.fromisoformat(recorded), now) if recorded else now
 
 
 def _had_majority(before: Mapping[str, Any]) -> bool:
