@@ -101,6 +101,8 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 
 GROUP_NAME_LENGTH_MAX: Final = 40
 AUDIT_NAME_LENGTH_MAX: Final = 52
+OBJECT_NAME_LENGTH_MAX: Final = 253
+"""The bound of Kubernetes for the names of most kinds."""
 REPLICAS_ALLOWED: Final = (1, 3, 5, 7)
 REPLICAS_MAX: Final = max(REPLICAS_ALLOWED)
 TERM_MAX: Final = 2**63 - 1
@@ -233,6 +235,11 @@ def timestamp(moment: datetime) -> str:
 
 
 def event(involved: str, *what: str) -> str:
-    """Return a name derived from the Event's content, so that a repetition updates its count."""
+    """Return a name derived from the Event's content, so that a repetition updates its count.
+
+    The name of the object that the Event is about may be as long as that of an Event, so its end is
+    left out if it must be. The digest tells such objects apart if `what` does.
+    """
     digest = hashlib.sha256("\0".join(what).encode()).hexdigest()[:16]
-    return f"{involved}.{digest}"
+    room = OBJECT_NAME_LENGTH_MAX - len(digest) - 1
+    return f"{involved[:room].rstrip('-.')}.{digest}"

@@ -1,5 +1,6 @@
 """Which Events are recorded, and how repetitions are counted."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -128,6 +129,18 @@ async def test_an_event_names_its_object_and_its_source() -> None:
     assert event["involvedObject"]["uid"] == "group-uid"
     assert event["source"] == {"component": "dledger-operator"}
     assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "move-" + "-" * 247 + "b", "x" * 235 + ".y", "move"])
+async def test_an_event_has_a_valid_name_however_long_its_objects_name_is(name: str) -> None:
+    """The API server would refuse the Event, so nobody would see why a switchover failed."""
+    api = EventStore()
+    await record(EventRecorder(api, now=lambda: NOW), name=name)
+    (made,) = api.events
+
+    assert len(made) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", made)
+    assert api.events[made]["involvedObject"]["name"] == name
 
 
 async def test_events_of_a_new_object_with_the_same_name_are_counted_separately() -> None:
