@@ -132,7 +132,8 @@ def decode(
     if context.term_max is not None:
         flags |= Flag.TERM_ABOVE * (sound & (headers["term"] > context.term_max))
     flags[sound] |= Flag.TERM_BACK * _goes_back(headers["term"][sound], previous)
-    flags[sound] |= Flag.BAD_POS * _is_out_of_line((at - headers["pos"])[sound], context)
+    shift = (at - headers["pos"])[sound]
+    flags[sound] |= Flag.BAD_POS * _is_out_of_line(shift, ~uncovered[sound], context)
     return Entries(
         index=indexes, at=at, headers=headers, crc=crc, flags=flags, bodies=bodies, view=view
     )
@@ -272,8 +273,12 @@ def _goes_back(term: Longs, previous: PreviousEntry) -> Bools:
     return goes_back
 
 
-def _is_out_of_line(shift: Longs, context: Context) -> Bools:
-    """Return which shifts agree with neither neighbor's; one without neighbors is not checked."""
+def _is_out_of_line(shift: Longs, covered: Bools, context: Context) -> Bools:
+    """Return which shifts agree with neither neighbor's.
+
+    If nothing is known of the entry before the first one, such as behind a removed front, no
+    checksum proves the first header. But Java alone, which writes no checksums, shifts entries.
+    """
     if not len(shift):
         return np.empty(0, np.bool_)
     following = context.following_shift
@@ -281,6 +286,8 @@ def _is_out_of_line(shift: Longs, context: Context) -> Bools:
     differs_from_next = np.append(shift[1:], after) != shift
     before = _predecessors(shift, context.previous.shift)
     out_of_line: Bools = (shift != before) & differs_from_next
+    if context.previous.shift is None:
+        out_of_line[0] = covered[0] and shift[0] != 0
     return out_of_line
 
 

@@ -228,6 +228,31 @@ def test_a_wrong_position_is_found_wherever_a_block_ends(tmp_path: Path) -> None
         assert found == (set() if is_last else {index})
 
 
+@pytest.mark.parametrize("window_bytes", [400, 4096])
+@pytest.mark.parametrize("bit", [0, 6, 40, 63])
+def test_a_wrong_position_behind_a_removed_front_is_found(
+    bit: int, window_bytes: int, tmp_path: Path
+) -> None:
+    """Nothing is known of the entry before it, and members may hold an entry at other positions."""
+    log = damage.remove_front(write_log(tmp_path / "log", history(120), small_shape()), 2)
+    first = log.first_index
+    assert flags_of(scan_log(log, window_bytes=window_bytes)) == dict.fromkeys(range(first, 120), 0)
+    damage.flip_header(log, first, "pos", bit)
+
+    found = flags_of(scan_log(log, window_bytes=window_bytes))
+
+    assert found == dict.fromkeys(range(first, 120), 0) | {first: Flag.BAD_POS}
+
+
+def test_a_shift_of_javas_may_begin_behind_a_removed_front(tmp_path: Path) -> None:
+    log = damage.remove_front(_shifted(tmp_path, 1 << 30), 2)
+    for place in log.places[1:]:
+        path = log.data_path(place.segment)
+        damage.overwrite(path, place.offset + 24, struct.pack(">q", place.pos + 4096))
+
+    assert set(flags_of(scan_log(log)).values()) == {Flag.NO_CRC}
+
+
 def _shifted(folder: Path, begin: int) -> Log:
     """Write a log of Java's whose entries from `begin` on keep the positions of their leader."""
     shape = replace(small_shape(), has_checksums=False)
