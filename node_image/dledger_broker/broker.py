@@ -346,4 +346,4 @@ class Broker:
         values["queue_file_bytes"] = self._feed.disk_bytes
         if self._pulls is not None:
             self._pulls.expire()
-            values["held_pulls"] = self._pulls.held_count
+            values["held_pulls"] = self._pulls.held.count

@@ -45,13 +45,14 @@ class Holding:
         changes.make(self.state.tables, TopicSet(config=CONFIG), 0, 1)
         owner: Any = SimpleNamespace(state=self.state, is_proven=True, created_index=lambda _: 0)
         feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
+        self.feed = feed
         clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
         reader: Any = SimpleNamespace(kept=SimpleNamespace(min_offset=self.refuse))
         member, self.line = ProvenMember(), AnswerKeeper()
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
         for opaque in range(COUNT):
             self.ask(opaque)
-        assert self.pulls.held_count == COUNT
+        assert self.pulls.held.count == COUNT
 
     def ask(self, opaque: int) -> None:
         """Ask for the next message."""
@@ -88,12 +89,29 @@ async def test_pulls_that_wait_for_one_queue_are_served_over_many_turns(holding:
     left = [COUNT]
     for _ in range(2):  # the queue grows again before all have their turn
         holding.pulls.built([QUEUE])
-        left.append(holding.pulls.held_count)
+        left.append(holding.pulls.held.count)
     while left[-1]:
         await asyncio.sleep(0)
-        left.append(holding.pulls.held_count)
+        left.append(holding.pulls.held.count)
 
     assert max(before - after for before, after in itertools.pairwise(left)) == PER_TURN
+    assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
+
+
+async def test_pulls_are_served_if_a_snapshot_has_messages_that_this_member_never_had(
+    holding: Holding,
+) -> None:
+    """No unit of a queue tells of them, so the pulls waited until their time was up."""
+    holding.feed.has_all = False
+    holding.state.tables = holding.state.tables.copy()
+    holding.state.tables.topics.by_name["t"].next_offsets[0] = 1
+    holding.pulls.built([])
+    await asyncio.sleep(0)
+    assert holding.pulls.held.count == COUNT, "a queue that is to be built may get them yet"
+
+    holding.feed.has_all = True
+    holding.pulls.built([])
+
     assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
 
 
@@ -113,7 +131,7 @@ async def test_a_pull_is_answered_in_words_whatever_cannot_be_read(
     """Errors of files ended in the log of asyncio, and the client waited until its time-out."""
     holding.error = error
     holding.state.tables.topics.by_name["t"].next_offsets[0] = 1
-    while holding.pulls.held_count:
+    while holding.pulls.held.count:
         holding.pulls.built([QUEUE])
         await asyncio.sleep(0)
 
@@ -124,7 +142,7 @@ async def test_a_pull_is_answered_in_words_whatever_cannot_be_read(
 async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
     holding: Holding,
 ) -> None:
-    held = holding.pulls._held
+    held = holding.pulls.held
     for pull in list(held):
         held.release(pull)
         pull.deadline_s = 0.0
@@ -132,10 +150,10 @@ async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
     left = [COUNT]
     holding.pulls.expire()
     holding.pulls.expire()  # a tick that comes before all are answered adds nothing
-    left.append(holding.pulls.held_count)
+    left.append(holding.pulls.held.count)
     while left[-1]:
         await asyncio.sleep(0)
-        left.append(holding.pulls.held_count)
+        left.append(holding.pulls.held.count)
 
     assert [before - after for before, after in itertools.pairwise(left)] == [PER_TURN] * 5
     assert await holding.answers() == [ResponseCode.PULL_NOT_FOUND] * COUNT
@@ -151,7 +169,7 @@ async def test_a_pull_that_is_to_be_served_is_answered_once_if_the_member_closes
 
     codes = await holding.answers()
     assert set(codes) == {ResponseCode.SYSTEM_ERROR, ResponseCode.PULL_RETRY_IMMEDIATELY}
-    assert not holding.pulls._held.woken
+    assert not holding.pulls.held.woken
 
 
 async def test_a_member_that_closes_answers_its_pulls_a_part_at_a_time(holding: Holding) -> None:
@@ -159,7 +177,7 @@ async def test_a_member_that_closes_answers_its_pulls_a_part_at_a_time(holding: 
     closing = asyncio.create_task(holding.pulls.close())
     while not closing.done():
         await asyncio.sleep(0)
-        left.append(holding.pulls.held_count)
+        left.append(holding.pulls.held.count)
 
     assert max(before - after for before, after in itertools.pairwise(left)) == PER_TURN
     assert await holding.answers() == [ResponseCode.PULL_RETRY_IMMEDIATELY] * COUNT
@@ -170,13 +188,13 @@ async def test_a_pull_that_comes_while_a_member_closes_is_answered_at_once(
 ) -> None:
     closing = asyncio.create_task(holding.pulls.close())
     await asyncio.sleep(0)
-    assert holding.pulls.held_count, "it has not answered all of them yet"
+    assert holding.pulls.held.count, "it has not answered all of them yet"
     holding.ask(COUNT)
     await closing
 
     assert holding.line.answers[PER_TURN].opaque == COUNT
     assert holding.line.answers[PER_TURN].code == ResponseCode.PULL_RETRY_IMMEDIATELY
-    assert not holding.pulls.held_count
+    assert not holding.pulls.held.count
 
 
 class TimedPull:

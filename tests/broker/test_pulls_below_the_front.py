@@ -103,15 +103,15 @@ async def test_a_pull_that_needs_a_leader_is_served_again_when_there_is_one(
     """It waited for another message of its queue, or for 20 s."""
     await follower.ask(offset)
     follower.pulls.leader_changed()
-    assert follower.pulls.held_count == 1, "there is no leader yet"
+    assert follower.pulls.held.count == 1, "there is no leader yet"
 
     follower.member.leader_id = "n1"
     follower.pulls.leader_changed()
-    assert not follower.pulls.held_count
+    assert not follower.pulls.held.count
     await follower.looked()
 
     assert bool(follower.passed_on) == (offset < FRONT)
-    assert bool(follower.pulls.held_count) == (offset > END), "it cannot be proved yet"
+    assert bool(follower.pulls.held.count) == (offset > END), "it cannot be proved yet"
 
 
 @pytest.mark.parametrize("tags", ["red", "red || blue"], ids=["same tags", "more tags"])
@@ -139,8 +139,8 @@ async def test_a_pull_that_waits_for_a_message_is_not_served_for_a_leader(
     follower.member.leader_id = "n1"
     follower.pulls.leader_changed()
 
-    assert follower.pulls.held_count == 1
-    assert not follower.pulls._held.woken
+    assert follower.pulls.held.count == 1
+    assert not follower.pulls.held.woken
 
 
 async def test_the_time_of_a_pull_at_the_leader_counts_from_when_it_is_passed_on(

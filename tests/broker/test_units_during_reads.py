@@ -88,7 +88,7 @@ class Reading:
     async def end(self) -> None:
         """Let the thread miss the message, and wait until the pull is answered or held."""
         self._may_end.set()
-        await until(lambda: bool(self.line.answers or self.pulls.held_count))
+        await until(lambda: bool(self.line.answers or self.pulls.held.count))
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ async def test_a_pull_is_held_while_only_other_queues_get_units(
     reading.pulls.built([QueueId("t", 1), QueueId("other", 0)])
     await reading.end()
 
-    assert reading.pulls.held_count == 1
+    assert reading.pulls.held.count == 1
     assert not reading.line.answers
     reading.pulls.built([QUEUE])
     await until(lambda: bool(reading.line.answers))

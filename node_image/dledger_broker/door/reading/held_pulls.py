@@ -36,6 +36,11 @@ class HeldPulls:
     def __iter__(self) -> Iterator[Pull]:
         return chain.from_iterable(self._by_queue.values())
 
+    @property
+    def queues(self) -> list[QueueId]:
+        """The queues for whose messages pulls wait."""
+        return list(self._by_queue)
+
     def add(self, pull: Pull, *, needs_leader: bool = False) -> bool:
         """Hold a pull; return False if too many are held.
 

@@ -83,17 +83,13 @@ class Pulls:
         self._reader = reader
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._held = HeldPulls()
+        self.held = HeldPulls()
+        self._tables = owner.state.tables  # by which the held pulls were last looked at
         self._waking = Slices(self._serve_woken)
         self._expiring = Slices(self._expire)
         self._cutting = Slices(self._cut_off)
         self._cut_off_until_s = -math.inf
         self._is_closed = False
-
-    @property
-    def held_count(self) -> int:
-        """The number of pulls that wait for messages."""
-        return self._held.count
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
@@ -104,19 +100,23 @@ class Pulls:
 
         Thousands may wait for one queue: some are served now, and the others in the next turns.
         """
-        self._held.wake(queues)
+        self.held.wake(queues)
+        if self._tables is not self._owner.state.tables and self._feed.has_all:
+            # A snapshot has replaced the state, also by messages that get into no queue here.
+            self._tables = self._owner.state.tables
+            self.held.wake(self.held.queues)
         self._waking.begin()
 
     def leader_changed(self) -> None:
         """Serve the pulls that waited for a leader, if there is one."""
         if self._member.leader_id is not None:
-            self._held.wake_leaderless()
+            self.held.wake_leaderless()
             self._waking.begin()
 
     def forget(self, line: object) -> None:
         """Drop the pulls of a connection that is gone."""
-        for pull in self._held.of_line(line):
-            self._held.release(pull)
+        for pull in self.held.of_line(line):
+            self.held.release(pull)
         if self._thread_turns is not None and isinstance(line, BrokerConnection):
             self._thread_turns.forget(line)
 
@@ -125,9 +125,9 @@ class Pulls:
         self._expiring.begin()
 
     def _expire(self, count: int) -> bool:
-        answered = list(itertools.islice(self._held.expired(self._loop.time()), count))
+        answered = list(itertools.islice(self.held.expired(self._loop.time()), count))
         for pull in answered:
-            self._held.release(pull)
+            self.held.release(pull)
             self._ends.late(pull, self._end_offset(pull))
         return len(answered) == count
 
@@ -137,7 +137,7 @@ class Pulls:
         self._cutting.begin()
 
     def _cut_off(self, count: int) -> bool:
-        late = self._held.lines_of_late(self._cut_off_until_s)
+        late = self.held.lines_of_late(self._cut_off_until_s)
         cut = list(itertools.islice(late, count))
         for line in cut:
             self.forget(line)
@@ -148,18 +148,18 @@ class Pulls:
     async def close(self) -> None:
         """Hold no further pulls, and answer all held ones, so that clients ask another member."""
         self._is_closed = True
-        async for pull in in_slices(list(self._held)):
-            if pull in self._held:
-                self._held.release(pull)
+        async for pull in in_slices(list(self.held)):
+            if pull in self.held:
+                self.held.release(pull)
                 self._ends.closing(pull, self._end_offset(pull))
 
     # -- serving -----------------------------------------------------------------------------------
 
     def _serve_woken(self, count: int) -> bool:
-        for pull in list(itertools.islice(self._held.woken, count)):
-            self._held.release(pull)
+        for pull in list(itertools.islice(self.held.woken, count)):
+            self.held.release(pull)
             self._serve(pull)
-        return bool(self._held.woken)
+        return bool(self.held.woken)
 
     def _serve(self, pull: Pull) -> None:
         """Read, hold, or correct the offset; refuse a pull if that raises."""
@@ -244,7 +244,7 @@ class Pulls:
     async def _read_in_its_turn(self, pull: Pull) -> None:
         line = pull.call.line
         try:
-            with answered_after_reads(pull.call), self._held.being_read(pull):
+            with answered_after_reads(pull.call), self.held.being_read(pull):
                 await self._read(pull)
         finally:
             if self._thread_turns is not None and isinstance(line, BrokerConnection):
@@ -346,5 +346,5 @@ class Pulls:
             self._ends.late(pull, self._end_offset(pull))
             return
         pull.was_held = True
-        if not self._held.add(pull, needs_leader=needs_leader):
+        if not self.held.add(pull, needs_leader=needs_leader):
             pull.call.answer(ResponseCode.SYSTEM_ERROR, remark="too many pulls wait for messages")
