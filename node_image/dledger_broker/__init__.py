@@ -1,7 +1,8 @@
 """A RocketMQ broker on a DLedger group: a program that is built on a member (`embedding`).
 
     console_script, main, program, settings   the program `dledger-broker`
-    broker     its parts, its listener and its clock
+    broker     its parts, and the clock that drives them
+    serving    the parts that need the open consume queues, and the listeners
     request_table  which part answers which request, by code
     door       connections and requests of clients
     leading    what only the leader does: stamps, changes of the state

@@ -1,4 +1,7 @@
-"""The broker around a member: its parts, its listener and its clock."""
+"""The broker around a member: what leads, what passes requests on, and the clock that drives all.
+
+What needs the consume queues begins once these are open (`serving`).
+"""
 
 import asyncio
 import math
@@ -7,30 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from dledger_broker import request_table
 from dledger_broker.door.between_members import door_frames
 from dledger_broker.door.between_members.member_leader import MemberLeader
 from dledger_broker.door.between_members.member_links import MemberLinks
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.dispatcher import BrokerRequests
 from dledger_broker.door.connections import listening_sockets
 from dledger_broker.door.connections.connection import BrokerConnection
-from dledger_broker.door.connections.listeners import AcceptAt, Listeners
+from dledger_broker.door.connections.listeners import AcceptAt
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.consumer_groups.group_requests import GroupRequests
 from dledger_broker.door.consumer_groups.heartbeats import Heartbeats
 from dledger_broker.door.consumer_groups.presence import Presence
-from dledger_broker.door.draining.isolation import Isolation
 from dledger_broker.door.draining.planned_stop import PlannedStop
 from dledger_broker.door.passing_on.from_doors import FromDoors
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.door.reading.proofs import Proofs
-from dledger_broker.door.reading.pulled_messages import LoopReads
-from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.sends import Sends
 from dledger_broker.leading.client_leases import ClientLeases
-from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.queue_locks import QueueLocks
@@ -38,15 +35,11 @@ from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.pace import Pace
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.cached_reads import cached_reader
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.first_messages import FirstMessages
-from dledger_broker.queues.first_messages_reading import FirstMessagesReading
-from dledger_broker.queues.reader import MessageReader
-from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.registration.addresses import Addresses
 from dledger_broker.registration.announcer import Announcer
 from dledger_broker.request_table import Parts
+from dledger_broker.serving import Serving
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state_at_start import StateAtStart
 from dledger_broker.state_figures import StateFigures
@@ -77,7 +70,7 @@ class Broker:
         self._counters = counters
         self.addresses = Addresses(settings)
         """The addresses that are published to clients."""
-        store_host = self._store_host = self.addresses.store_host
+        store_host = self.addresses.store_host
         self._state_at_start = StateAtStart(member)
         self._owner = LogOwner(member, store_host)
         member.own(self._owner)
@@ -115,20 +108,15 @@ class Broker:
             self._owner, self._clients, self._leases, self._presence, self._to_leader
         )
         self._groups = GroupRequests(self._owner, self._commits, self._changes, self._leases)
-        self._isolation: Isolation | None = None
+        self._serving: Serving | None = None
+        """What serves clients, once the consume queues are open."""
         self._announcer = Announcer(
             settings, self.addresses, member, self._owner, self._threads, counters,
-            is_isolated=lambda: self._isolation is not None and self._isolation.is_isolated,
+            is_isolated=lambda: self._serving is not None and self._serving.isolation.is_isolated,
         )  # fmt: skip
-        self._requests: BrokerRequests | None = None
         self._feed = QueueFeed(
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
-        self._front_reading: FirstMessagesReading | None = None
-        self._pulls: Pulls | None = None
-        self._walker: DelayWalker | None = None
-        self._undelivered: UndeliveredMessages | None = None
-        self._listeners: Listeners | None = None
         self._stop = PlannedStop(settings, member)
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
@@ -138,73 +126,48 @@ class Broker:
         """Why this member should get no clients, in words; empty if it should get them."""
         if self._stop.has_begun:
             return "the broker is stopping"
-        if self._listeners is None or not self._listeners.is_open:
+        if self._serving is None or not self._serving.listeners.is_open:
             return "the broker is opening its consume queues"
         return self._state_at_start.why_behind
 
     async def run(self) -> None:
         """Open the queues, listen, and keep the clock going until cancelled."""
         store = await self._feed.open()
-        member = self._member
-        front = FirstMessages(member)
-        self._front_reading = FirstMessagesReading(front, shown=self._built, failed=member.fail)
-        reader = MessageReader(
-            store, member.stored_at, lambda: member.begin_pos, self._owner.created_index,
-            lambda: member.begin_index, front,
+        serving = self._serving = Serving(
+            self._parts(), store, self._clients, self._to_leader, self._accept_at,
+            pull_threads=self._pull_threads, delay_thread=self._delay_thread,
+            hurry=self._pace.hurry,
         )  # fmt: skip
-        self._pulls = Pulls(
-            self._owner, self._clients, self._feed, reader, self._pull_threads, member,
-            self._proofs, self._pass_on,
-            LoopReads(
-                cached_reader(store, member, self._owner.created_index), member.read_turns
-            ),
-        )  # fmt: skip
-        self._isolation = Isolation(self._settings.node, member, self._pulls, self._to_leader)
-        self._walker = DelayWalker(
-            self._owner, self._feed, reader, self._delay_thread, self._store_host
-        )
-        self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
-        parts = Parts(
-            settings=self._settings, addresses=self.addresses, member=member,
-            counters=self._counters, threads=self._threads, owner=self._owner,
-            changes=self._changes, commits=self._commits, queue_locks=self._locks,
-            feed=self._feed, sends=self._sends, awaited=self._awaited, proofs=self._proofs,
-            heartbeats=self._heartbeats, groups=self._groups,
-        )  # fmt: skip
-        requests = self._requests = BrokerRequests(
-            request_table.of_every_member(parts, self._pulls, reader),
-            request_table.of_the_leader(parts, reader),
-            request_table.of_the_leader_to_members(parts, self._pulls),
-            self._to_leader,
-            self._pace.hurry,
-        )
-        self._from_doors.open(requests.take_passed_on)
-
-        def accept() -> BrokerConnection:
-            return BrokerConnection(member, requests, self._forget)
-
-        listeners = self._listeners = Listeners(self._settings, accept, self._accept_at)
-        await listeners.open()
-        watch = asyncio.create_task(self._follow_leader())
+        self._from_doors.open(serving.requests.take_passed_on)
+        await serving.listeners.open()
+        watch = asyncio.create_task(self._follow_leader(serving))
         self._announcer.start()
         try:
             while True:
                 await self._pace.next_look()
                 self._tick()
-                await listeners.share(is_wanted=not self._isolation.is_isolated)
+                await serving.listeners.share(is_wanted=not serving.isolation.is_isolated)
         finally:
             watch.cancel()
             self._announcer.close()
-            listeners.close()
+            serving.listeners.close()
 
-    async def _follow_leader(self) -> None:
+    def _parts(self) -> Parts:
+        return Parts(
+            settings=self._settings, addresses=self.addresses, member=self._member,
+            counters=self._counters, threads=self._threads, owner=self._owner,
+            changes=self._changes, commits=self._commits, queue_locks=self._locks,
+            feed=self._feed, sends=self._sends, awaited=self._awaited, proofs=self._proofs,
+            heartbeats=self._heartbeats, groups=self._groups,
+        )  # fmt: skip
+
+    async def _follow_leader(self, serving: Serving) -> None:
         """Notify the parts of each change of the leader, so that requests go on to it."""
         while True:
             token = self._member.leader_token
             self._to_leader.leader_changed()
             self._presence.leader_changed()
-            if self._pulls is not None:
-                self._pulls.leader_changed()
+            serving.pulls.leader_changed()
             self._pace.hurry()
             await self._member.leader_changed(token)
 
@@ -212,22 +175,24 @@ class Broker:
         """Send clients away, and answer what was read; see `planned_stop`."""
         self._announcer.leave()
         self._pace.hurry()
-        if self._listeners is None or self._pulls is None or self._requests is None:
-            return  # no client has been accepted
-        await self._stop.run(self._listeners, self._requests, self._pulls, self._member.gate)
+        serving = self._serving
+        if serving is not None:  # else no client has been accepted
+            await self._stop.run(
+                serving.listeners, serving.requests, serving.pulls, self._member.gate
+            )
 
     async def close(self) -> None:
         """Close all parts, whatever fails. Raises the first error."""
-        closing = Closing()
-        # A port may have been bound before another one failed.
-        for part in (self._listeners, self._commits, self._to_leader):
-            if part is not None:
-                closing.step(part.close)
-        if self._pulls is not None:
-            await closing.wait(self._pulls.close)
+        closing, serving = Closing(), self._serving
+        if serving is not None:  # a port may have been bound before another one failed
+            closing.step(serving.listeners.close)
+        closing.step(self._commits.close)
+        closing.step(self._to_leader.close)
+        if serving is not None:
+            await closing.wait(serving.pulls.close)
         await closing.wait(self._feed.close)
-        if self._front_reading is not None:
-            await closing.wait(self._front_reading.close)
+        if serving is not None:
+            await closing.wait(serving.front_reading.close)
         await closing.wait(self._announcer.closed)
         for threads in (
             self._pull_threads, self._delay_thread, self._batch_thread, self._threads,
@@ -235,14 +200,9 @@ class Broker:
             await closing.wait(partial(asyncio.to_thread, threads.shutdown))
         closing.end()
 
-    def _pass_on(self, pull: Call) -> None:
-        """Let the leader answer a pull."""
-        self._pace.hurry()
-        self._to_leader.take(pull)
-
     def _serve_as_leader(self, call: Call) -> None:
-        assert self._requests is not None
-        self._requests.serve_as_leader(call)
+        assert self._serving is not None
+        self._serving.requests.serve_as_leader(call)
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -257,24 +217,13 @@ class Broker:
         self._proofs.go_on()
         self._pace.hurry()
 
-    def _forget(self, line: BrokerConnection) -> None:
-        """Forget a connection that is gone."""
-        if self._pulls is not None:
-            self._pulls.forget(line)
-        self._heartbeats.forget(line)
-        self._pace.hurry()
-
     def _covered_index(self) -> int:
         """Return the index up to which neither queues nor delayed messages need the log."""
-        if self._undelivered is None:
-            return -1
-        return min(self._feed.saved_index, self._undelivered.covered_index)
+        return -1 if self._serving is None else self._serving.covered_index
 
     def _built(self, queues: Iterable[QueueId]) -> None:
-        if self._pulls is not None:
-            self._pulls.built(queues)
-        if self._walker is not None:
-            self._walker.tick()
+        if self._serving is not None:
+            self._serving.built(queues)
 
     def _rebuilding(self) -> None:
         self._counters.values["queue_rebuilds"] += 1
@@ -285,7 +234,7 @@ class Broker:
             self._is_all_decided()
             and self._proofs.is_idle
             and self._presence.is_idle
-            and (self._front_reading is None or self._front_reading.is_idle)
+            and (self._serving is None or self._serving.is_idle)
             and not (self._leases.is_sweeping or self._locks.is_sweeping)
             and not self._figures.is_counting
             and not self._stop.has_begun
@@ -293,7 +242,7 @@ class Broker:
         )
 
     def _due_in_s(self) -> float:
-        return self._walker.due_in_s() if self._walker is not None else math.inf
+        return math.inf if self._serving is None else self._serving.due_in_s()
 
     def _is_all_decided(self) -> bool:
         """Return whether no request waits for the leader, or for its entry to be applied."""
@@ -326,14 +275,8 @@ class Broker:
         self._presence.tick()
         self._leases.tick()
         self._locks.tick()
-        if self._front_reading is not None:
-            self._front_reading.tick()
-        if self._walker is not None:
-            self._walker.tick()
-        if self._undelivered is not None:
-            self._undelivered.tick()
-        if self._isolation is not None:
-            self._isolation.tick()
+        if self._serving is not None:
+            self._serving.tick()
         self._feed.tick()
         self._figures.tick()
         self._announcer.tick()
@@ -344,6 +287,3 @@ class Broker:
         values["unbuilt_entries"] = max(0, self._member.applied_index - built)
         values["units_refused"] = self._feed.refusals
         values["queue_file_bytes"] = self._feed.disk_bytes
-        if self._pulls is not None:
-            self._pulls.expire()
-            values["held_pulls"] = self._pulls.held.count
