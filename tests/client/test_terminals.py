@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_client.commands import status
+from dledger_client.commands import printing, status
 from dledger_fake_server.group import Group
 from tests.client.terminals import on_terminal, run
 
@@ -71,6 +71,22 @@ def test_a_command_works_in_the_c_locale(name: str) -> None:
         assert done.stdout.startswith(NAME)
     if name == "json":
         assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_table_with_very_long_names_has_a_line_for_each_name(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names longer than the terminal are not cut: they are there to be copied."""
+    name, address = "n" * 90, "host." * 20 + ":40911"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", f"{columns}")
+
+    printing.write_table([["MEMBER", "ROLE", "ADDRESS"], [name, "", address], ["n1", "x", "y"]])
+
+    assert capsys.readouterr().out == (
+        f"MEMBER   {name}\nROLE\nADDRESS  {address}\n\nMEMBER   n1\nROLE     x\nADDRESS  y\n\n"
+    )
 
 
 def test_a_bar_fits_a_narrow_terminal(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def write_table(rows: list[list[str]]) -> None:
         title_width = max(map(len, rows[0]))
         for row in rows[1:]:
             for title, cell in zip(rows[0], row, strict=True):
-                write_line(f"{title:{title_width}}  {cell}")
+                write_line(f"{title:{title_width}}  {cell}".rstrip())
             write_line()
         return
     for row in rows:
