@@ -1,6 +1,7 @@
 """The code in README and docs makes up no command, option, file or field: every block is looked at.
 
-Those that a local group can run are run by `test_documented_examples.py`.
+Each block of shell commands is run by a test, as the comment above it says, or is exempt for a
+reason (`documented_blocks.py`).
 """
 
 import argparse
@@ -12,7 +13,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -24,10 +25,8 @@ from dledger_node.store_command import command as store_command
 from dledger_operator import conditions
 from dledger_operator.behaviors.one_off.status import COMPLETE
 from dledger_store_faults import __main__ as store_faults
+from tests.client.documented_blocks import EXEMPT, ROOT, RUN, Block, blocks
 
-ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
-FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CRDS = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
@@ -57,24 +56,6 @@ MQADMIN = {"deleteTopic", "topicList", "topicRoute", "updateTopic"}
 LANGUAGES = {"", "java", "python", "sh", "toml", "yaml"}
 
 
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    page: str
-    language: str
-    text: str
-
-
-def blocks() -> Iterator[Block]:
-    for page in PAGES:
-        for _, language, text in FENCE.findall(page.read_text()):
-            yield Block(page.name, language, text)
-
-
-def of(language: str) -> list[Block]:
-    return [block for block in blocks() if block.language == language]
-
-
 def commands(script: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a script, without variables that precede it."""
     for line in script.replace("\\\n", " ").splitlines():
@@ -92,7 +73,7 @@ def commands(script: str) -> Iterator[list[str]]:
                 words.append(word)
 
 
-COMMANDS = [(block.page, words) for block in of("sh") for words in commands(block.text)]
+COMMANDS = [(block.page, words) for block in blocks("sh") for words in commands(block.text)]
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -232,12 +213,12 @@ def test_a_command_that_is_made_up_is_found(wrong: str) -> None:
         check(words)
 
 
-@pytest.mark.parametrize("block", of("yaml"), ids=lambda block: block.page)
+@pytest.mark.parametrize("block", [*blocks("yaml")], ids=lambda block: block.page)
 def test_a_documented_manifest_has_only_fields_that_exist(block: Block) -> None:
     check_group(yaml.safe_load(block.text))
 
 
-@pytest.mark.parametrize("block", of("toml"), ids=lambda block: block.page)
+@pytest.mark.parametrize("block", [*blocks("toml")], ids=lambda block: block.page)
 def test_a_documented_file_of_profiles_is_read(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,9 +230,43 @@ def test_a_documented_file_of_profiles_is_read(
     assert profiles.load().profiles
 
 
-@pytest.mark.parametrize("block", of("python"), ids=lambda block: block.page)
+@pytest.mark.parametrize("block", [*blocks("python")], ids=lambda block: block.page)
 def test_documented_python_is_python(block: Block) -> None:
     compile(block.text, block.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+def exempt(block: Block) -> list[str]:
+    """Return the reasons for which a block is not run."""
+    return [
+        reason
+        for reason, pages in EXEMPT.items()
+        for begin in pages.get(block.page, ())
+        if block.first_line.startswith(begin)
+    ]
+
+
+@pytest.mark.parametrize(
+    "block", [*blocks("sh")], ids=lambda block: f"{block.page} {block.first_line[:30]}"
+)
+def test_a_block_of_commands_is_run_by_a_test_or_exempt_for_one_reason(block: Block) -> None:
+    if block.where:
+        assert block.where in RUN
+        assert exempt(block) == []
+    else:
+        assert len(exempt(block)) == 1
+
+
+def test_every_exempt_block_exists() -> None:
+    first_lines: dict[str, list[str]] = {}
+    for block in blocks("sh"):
+        first_lines.setdefault(block.page, []).append(block.first_line)
+    listed = [(page, begin) for pages in EXEMPT.values() for page in pages for begin in pages[page]]
+
+    assert [
+        (page, begin)
+        for page, begin in listed
+        if len([line for line in first_lines.get(page, ()) if line.startswith(begin)]) != 1
+    ] == []
 
 
 def test_every_block_of_code_has_a_language_that_is_looked_at() -> None:

@@ -1,7 +1,7 @@
 """The examples of README and docs run as they stand on a local group.
 
 Every block of Python in docs/client.md is run, and in README.md and docs/ every block below a
-comment `run …`. `test_documented_commands.py` checks the blocks that need more than that.
+comment `run …`, here or in the other tests that import `documented_blocks`.
 """
 
 import os
@@ -15,36 +15,36 @@ from pathlib import Path
 import pytest
 
 from dledger_client.sync import BlockingClient
+from tests.client.documented_blocks import (
+    ROOT,
+    RUN_BETWEEN_TWO_GROUPS,
+    RUN_ON_A_LOCAL_GROUP,
+    RUN_ON_A_STOPPED_MEMBER,
+    RUN_ON_A_SURVIVOR,
+    blocks,
+    run_by_tests,
+)
 from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.group
-ROOT = Path(__file__).parents[2]
-FENCE = "^{before}```{language}\\n(.*?)^```"
+PYTHON = [block.text for block in blocks("python") if block.page == "docs/client.md"]
+SHELL = run_by_tests(RUN_ON_A_LOCAL_GROUP)
+STOPPED = run_by_tests(RUN_ON_A_STOPPED_MEMBER)
+SURVIVOR = run_by_tests(RUN_ON_A_SURVIVOR)
+MOVING = run_by_tests(RUN_BETWEEN_TWO_GROUPS)
+COROUTINES = run_by_tests("in a coroutine")
+SPARK = [block.text for block in blocks("python") if block.page == "docs/spark.md"]
+SPARK_NAMES = """from pyspark.sql import SparkSession
 
+spark: SparkSession
+members: str
+checkpoint: str
 
-def blocks(path: Path, language: str, before: str = "") -> list[str]:
-    """Return the blocks of a language in a page, below the line `before` if there is one."""
-    fence = FENCE.format(before=before, language=language)
-    return re.findall(fence, path.read_text(), re.MULTILINE | re.DOTALL)
-
-
-PYTHON = blocks(ROOT / "docs" / "client.md", "python")
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-
-
-def marked(language: str, where: str) -> dict[str, str]:
-    """Return by page the blocks below the comment that says where to run them, in order."""
-    before = f"<!-- run {where} -->\n"
-    found = {page.name: "".join(blocks(page, language, before)) for page in PAGES}
-    return {name: block for name, block in found.items() if block}
-
-
-SHELL = marked("sh", "on a local group")
-STOPPED = marked("sh", "on a stopped member")
-MOVING = marked("sh", "between two groups")
-COROUTINES = marked("python", "in a coroutine")
+"""
+"""What the examples of docs/spark.md take for granted."""
 PROGRAM = re.compile(r"(?<![\w./-])(\.venv/bin/)?dledger(?= )")
-MEMBER_FOLDER = "/data/dledger-n0"
+MEMBER_FOLDER = re.compile("/data/(store/)?dledger-n0")
+NOBODY = "n0-127.0.0.1:1;n1-127.0.0.1:1;n2-127.0.0.1:1"
 
 
 @pytest.fixture
@@ -84,7 +84,28 @@ def test_a_python_example_runs_as_it_stands(example: str, group: NodeGroup) -> N
     assert run([sys.executable, "-c", for_group(example, group)], group)
 
 
-@pytest.mark.parametrize("example", PYTHON, ids=range(len(PYTHON)))
+def programs() -> dict[str, str]:
+    """Return the examples in Python as programs, those of a page that build on each other as one.
+
+    A part of a coroutine gets the coroutine around it.
+    """
+    return {
+        **{f"client.md {number}": example for number, example in enumerate(PYTHON)},
+        **{page: in_a_coroutine(page) for page in COROUTINES},
+        "spark.md": SPARK_NAMES + "\n".join(SPARK),
+    }
+
+
+def in_a_coroutine(page: str) -> str:
+    return (
+        "import asyncio\nimport sys\n\nfrom dledger_client import DLedgerClient\n\n\n"
+        "async def main(servers: str, group: str) -> None:\n"
+        f"{textwrap.indent(COROUTINES[page], '    ')}    print(appended.index)\n\n\n"
+        "asyncio.run(main(sys.argv[1], sys.argv[2]))\n"
+    )
+
+
+@pytest.mark.parametrize("example", programs().values(), ids=programs())
 def test_a_python_example_passes_mypy_strict(example: str, tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(example)
@@ -115,7 +136,7 @@ def test_shell_examples_run_on_the_folder_of_a_stopped_member(
     with BlockingClient(",".join(group.peers.values()), "g") as client:
         client.append_batch([b"entry"] * 200)
     group.stop("n0")
-    example = STOPPED[page].replace(MEMBER_FOLDER, str(tmp_path / "group" / "dledger-n0"))
+    example = MEMBER_FOLDER.sub(str(tmp_path / "group" / "dledger-n0"), STOPPED[page])
 
     assert "/data/" not in example
     assert run_in_shell(example, group, tmp_path)
@@ -140,16 +161,29 @@ def test_shell_examples_move_entries_to_another_group(
 
 @pytest.mark.parametrize("page", COROUTINES)
 def test_a_part_of_a_coroutine_runs_as_it_stands(page: str, group: NodeGroup) -> None:
-    program = (
-        "import asyncio\n\nfrom dledger_client import DLedgerClient\n\n\n"
-        "async def main(servers: str, group: str) -> None:\n"
-        f"{textwrap.indent(COROUTINES[page], '    ')}    print(appended.index)\n\n\n"
-        f"asyncio.run(main({','.join(group.peers.values())!r}, 'g'))\n"
-    )
+    servers = ",".join(group.peers.values())
 
-    assert int(run([sys.executable, "-c", program], group)) > 0
+    assert int(run([sys.executable, "-c", in_a_coroutine(page), servers, "g"], group)) > 0
+
+
+@pytest.mark.parametrize("page", SURVIVOR)
+def test_shell_examples_tell_what_may_be_lost_on_a_survivor(
+    page: str, group: NodeGroup, tmp_path: Path
+) -> None:
+    for member in (*group.peers, *group.addable):
+        group.stop(member)
+    example = MEMBER_FOLDER.sub(str(tmp_path / "group" / "dledger-n0"), SURVIVOR[page])
+    for member, written in (("n0", "n0-a"), ("n1", "n1-b"), ("n2", "n2-c")):
+        example = example.replace(f"{written}:40911", f"{member}-{group.peers[member]}")
+    example = example.replace("adopt", f"adopt --http-peers '{NOBODY}'")
+
+    told = run_in_shell(f"{example.strip()} 2>&1 || echo exit $?", group, tmp_path)
+
+    assert "What may be lost" in told
+    assert "nothing was changed: pass --yes" in told
+    assert told.endswith("\nexit 1\n")
 
 
 def test_there_are_examples() -> None:
     assert len(PYTHON) > 1
-    assert all((SHELL, STOPPED, MOVING, COROUTINES))
+    assert all((SHELL, STOPPED, SURVIVOR, MOVING, COROUTINES, SPARK))

@@ -4,6 +4,7 @@ See `dledger_store_faults.power`. To run more: `pytest -m powercut --power-cuts 
 """
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,11 +12,13 @@ import pytest
 
 from dledger_store_faults import power
 from dledger_store_faults.tally import Tally
+from tests.client.documented_blocks import ROOT, RUN_AS_ROOT, run_by_tests
 
 pytestmark = pytest.mark.powercut
 
 IN_A_NAMESPACE = ["unshare", "--mount", "--propagation", "private"]
 FLAGS = {"nothing": [], "journal": ["--journal-flushed"]}
+DOCUMENTED = run_by_tests(RUN_AS_ROOT)
 
 
 @pytest.fixture(scope="module", params=list(power.MKFS))
@@ -133,3 +136,19 @@ def test_a_flush_fails_if_the_file_system_shuts_down_meanwhile(file_system: str)
     answer = in_a_namespace("-c", SHUT_DOWN_WITHIN_THE_FLUSH, file_system)
 
     assert answer.startswith("refused:")
+
+
+@pytest.mark.parametrize("page", DOCUMENTED)
+def test_documented_power_cuts_run_as_they_stand_but_for_their_number(page: str) -> None:
+    script, replaced = re.subn("--count [0-9]+", "--count 4", DOCUMENTED[page])
+    assert replaced == 1
+    if missing := power.missing_for("xfs"):
+        pytest.skip(f"no power cuts on xfs: {missing}")
+
+    done = subprocess.run(
+        ["bash", "-euc", script.replace("'python -m", f"'{sys.executable} -m")],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert Tally.from_json(done.stdout).faults == 4
