@@ -5,9 +5,8 @@
     dledger-audit verify-compaction n0=http://orders-n0:40912,n1=http://... FOLDER
 
 The exit code shows the verdict (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete,
-4 Damaged, 5 Diverged; with `--verdict-exits-0` it is 0 for each of them.
-It is 2 for a wrong command line, 6 if compaction is refused, and 70 if the
-program itself failed.
+4 Damaged, 5 Diverged; with `--verdict-exits-0` it is 0 for each of them. It is 2 for a wrong
+command line, 6 if compaction is refused, and 70 if the program itself failed.
 """
 
 import argparse

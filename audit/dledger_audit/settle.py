@@ -102,9 +102,11 @@ def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
     )
 
 
-def held_by(said: Manifest) -> Held:
+def held_by(manifest: Manifest) -> Held:
     """Return the range of entries that a member reports."""
-    return Held(first=max(0, said.status.ledger_begin_index), last=said.status.committed_index)
+    return Held(
+        first=max(0, manifest.status.ledger_begin_index), last=manifest.status.committed_index
+    )
 
 
 def sizes_of(manifests: Mapping[str, Manifest]) -> dict[str, dict[int, int]]:
@@ -218,10 +220,10 @@ def _restless(
     )
 
 
-def _limited(said: Manifest, committed_index: int) -> Manifest:
+def _limited(manifest: Manifest, committed_index: int) -> Manifest:
     """Limit a manifest to the entries that the first one had."""
-    lower = min(committed_index, said.status.committed_index)
-    return replace(said, status=replace(said.status, committed_index=lower))
+    lower = min(committed_index, manifest.status.committed_index)
+    return replace(manifest, status=replace(manifest.status, committed_index=lower))
 
 
 def _only(rows: pa.Table, members: Mapping[str, object]) -> pa.Table:

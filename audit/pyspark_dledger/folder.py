@@ -105,17 +105,17 @@ def manifest_of(folder: Path) -> Manifest:
     return Manifest(status=status, data=data, index=index, foreign=foreign)
 
 
-def _begin_index(folder: Path, data: Sequence[SegmentFile], said: str) -> int:
-    """Return the index of the log's first entry; `said` is what the checkpoint says, which Java's
-    does not. Raises AnswerError if neither shows it.
+def _begin_index(folder: Path, data: Sequence[SegmentFile], recorded: str) -> int:
+    """Return the index of the log's first entry. `recorded` is what the checkpoint says; that of
+    Java does not say it. Raises AnswerError if neither shows it.
 
     If the first file has lost its first entry, the log does not begin with the next file.
     """
     begins = [file.first_index for file in data if file.first_index >= 0]
     if not data or data[0].first_index >= 0:
         return min(begins, default=0)
-    if said.isdecimal():
-        return int(said)
+    if recorded.isdecimal():
+        return int(recorded)
     if not begins or disk.start_offset(data[0].name) == 0:
         return 0
     raise AnswerError(

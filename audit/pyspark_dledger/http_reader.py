@@ -331,9 +331,9 @@ class HttpFiles:
         return self._authorization
 
 
-def _opening(said: NodeStatus) -> str:
+def _opening(status: NodeStatus) -> str:
     """Describe the progress of a member that opens its log."""
-    size, verified = said.recovery_size_bytes, said.recovery_verified_bytes
+    size, verified = status.recovery_size_bytes, status.recovery_verified_bytes
     if not size:
-        return f"{said.reason}, and nothing of it is verified yet"
-    return f"{said.reason}, {verified * 100 // size} % of {size:,} bytes are verified"
+        return f"{status.reason}, and nothing of it is verified yet"
+    return f"{status.reason}, {verified * 100 // size} % of {size:,} bytes are verified"

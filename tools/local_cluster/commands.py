@@ -38,8 +38,10 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise LocalClusterError(f"timed out after {timeout_seconds} s: {_short(words)}") from error
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-LINES_SHOWN:])
-        raise LocalClusterError(f"failed with exit code {done.returncode}: {_short(words)}\n{said}")
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-LINES_SHOWN:])
+        raise LocalClusterError(
+            f"failed with exit code {done.returncode}: {_short(words)}\n{output}"
+        )
     return done.stdout
 
 

@@ -45,9 +45,11 @@ def import_built(socket: Path, image: oci_layout.Image) -> None:
         # The import ended early; its output is reported below.
         pass
     with process:
-        said = process.stdout.read().decode(errors="replace") if process.stdout else ""
+        output = process.stdout.read().decode(errors="replace") if process.stdout else ""
     if process.returncode != 0:
-        raise LocalClusterError(f"cannot import {image.name} into the runtime at {socket}:\n{said}")
+        raise LocalClusterError(
+            f"cannot import {image.name} into the runtime at {socket}:\n{output}"
+        )
 
 
 def _names_and_digests(socket: Path) -> set[str]:

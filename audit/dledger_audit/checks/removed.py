@@ -131,14 +131,14 @@ def nowhere(first_index: int, last_index: int, held: Iterable[Held]) -> list[tup
     return gone
 
 
-def _faults_of(said: Manifest) -> list[Fault]:
+def _faults_of(manifest: Manifest) -> list[Fault]:
     """Return the faults that a manifest shows; none if it does not report its retention.
 
     A member that joins or heals has none: its log and its state need not fit together yet.
     """
-    if said.retention is None or not is_counted(said.status):
+    if manifest.retention is None or not is_counted(manifest.status):
         return []
-    return list(faults(said.retention, said.status.ledger_begin_index))
+    return list(faults(manifest.retention, manifest.status.ledger_begin_index))
 
 
 def _shown_twice(first: Sequence[Fault], again: Sequence[Fault]) -> Iterator[Fault]:

@@ -203,8 +203,8 @@ def _holds(path: Path, raw: bytes) -> bool:
         return False
 
 
-def _is_whole(path: Path, said: FileDigest) -> bool:
-    digest, left = hashlib.sha256(), said.used_bytes
+def _is_whole(path: Path, recorded: FileDigest) -> bool:
+    digest, left = hashlib.sha256(), recorded.used_bytes
     try:
         with path.open("rb") as file:
             while left:
@@ -215,7 +215,7 @@ def _is_whole(path: Path, said: FileDigest) -> bool:
                 left -= len(block)
     except OSError:
         return False
-    return digest.hexdigest() == said.sha256
+    return digest.hexdigest() == recorded.sha256
 
 
 def _write(path: Path, raw: bytes) -> None:

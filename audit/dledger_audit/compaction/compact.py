@@ -73,7 +73,7 @@ def plan(
 
     Raises RefusedError.
     """
-    voters = [log_copies.said_of(copy) for copy in members]
+    voters = [log_copies.report_of(copy) for copy in members]
     clean, end = decision.clean_index(voters), decision.end_index(voters)
     held = _by_begin([copy for copy in members if copy.committed_index >= 0])
     first = min((copy.first_index for copy in held), default=0)

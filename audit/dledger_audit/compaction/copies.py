@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dledger_audit.compaction.decision import Said
+from dledger_audit.compaction.decision import VoterReport
 from dledger_audit.waiting import NO_WAITS, Waits
 from dledger_formats.http.status import SegmentFile, identities_differ
 from dledger_formats.log import disk
@@ -18,10 +18,10 @@ INDEX_FILE_BYTES: Final = 32 * 5 * 1024 * 1024
 """The length of index files by default."""
 
 
-def said_of(copy: Copy) -> Said:
+def report_of(copy: Copy) -> VoterReport:
     """Return what the decision needs to know about a copy."""
     files = in_order(copy.manifest.data)
-    return Said(
+    return VoterReport(
         committed_index=copy.committed_index,
         last_segment_index=files[-1].first_index if files else 0,
     )

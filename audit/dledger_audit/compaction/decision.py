@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
+class VoterReport(NamedTuple):
     """What one voter reports about its log."""
 
     committed_index: int
@@ -44,12 +44,12 @@ def mark_of(index: int, *, is_tombstone: bool) -> int:
     return 2 * index + is_tombstone
 
 
-def end_index(voters: Iterable[Said]) -> int:
+def end_index(voters: Iterable[VoterReport]) -> int:
     """Return the last index that an archive may hold: the lowest commit of the voters."""
     return min((each.committed_index for each in voters), default=-1)
 
 
-def clean_index(voters: Iterable[Said]) -> int:
+def clean_index(voters: Iterable[VoterReport]) -> int:
     """Return the clean point: at most the lowest commit, and in no voter's last segment."""
     return min(
         (min(each.committed_index, each.last_segment_index - 1) for each in voters), default=-1

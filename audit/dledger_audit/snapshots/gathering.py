@@ -85,10 +85,10 @@ def gather(
     )
 
 
-def listed_by(said: Manifest) -> list[Listed]:
+def listed_by(manifest: Manifest) -> list[Listed]:
     """Return the snapshots that a member lists, the oldest first."""
-    held = said.retention.snapshots if said.retention is not None else []
-    return [Listed(said.status.self_id, each) for each in held[-SNAPSHOTS_MAX:]]
+    held = manifest.retention.snapshots if manifest.retention is not None else []
+    return [Listed(manifest.status.self_id, each) for each in held[-SNAPSHOTS_MAX:]]
 
 
 def newest_of(wanted: Sequence[Listed]) -> set[Listed]:
@@ -99,9 +99,9 @@ def newest_of(wanted: Sequence[Listed]) -> set[Listed]:
     return set(newest.values())
 
 
-def newest_held(said: Manifest) -> HeldSnapshot | None:
+def newest_held(manifest: Manifest) -> HeldSnapshot | None:
     """Return the newest snapshot that a member lists."""
-    listed = listed_by(said)
+    listed = listed_by(manifest)
     return listed[-1].held if listed else None
 
 

@@ -191,8 +191,10 @@ class Raft(CoreView):
         return None
 
     def persisted(self, index: int, term: int, *, is_flushed: bool = True) -> None:
-        """Record that the log is durable up to the entry (index, term), or with
-        `confirms_unflushed`, if `is_flushed` is False, that it counts as durable.
+        """Record that the log is durable up to the entry (index, term).
+
+        `is_flushed` is False if the entries are only written, and count as durable because of
+        `RaftConfig.confirms_unflushed`.
 
         The core ignores a report about an entry that has since been truncated, which it recognizes
         by the term. It cannot recognize such a report if the same entry was written again. So for

@@ -69,7 +69,7 @@ class Follower:
     leader_link_broken: bool = False
     """Whether the connection to that leader broke, and no request has arrived since."""
     given_up: tuple[str, ElectionCause] | None = None
-    """The leader of this term that this member no longer follows, and why. Only told, never used.
+    """The leader of this term that this member no longer follows, and why; for logs, not for rules.
     """
 
     def leader_is_alive(self, member: "MemberState") -> bool:

@@ -23,7 +23,11 @@ async def ask_all(
             return None
 
     answers = await asyncio.gather(*(ask(each, *at) for each, at in addresses.items()))
-    return {each: said for each, said in zip(addresses, answers, strict=True) if said is not None}
+    return {
+        each: response
+        for each, response in zip(addresses, answers, strict=True)
+        if response is not None
+    }
 
 
 async def _ask(member_id: str, host: str, port: int, group: str) -> MetadataResponse | None:
@@ -31,5 +35,5 @@ async def _ask(member_id: str, host: str, port: int, group: str) -> MetadataResp
     answer = await exchange(host, port, RequestCode.METADATA, request.to_json())
     if answer.code != SystemCode.SUCCESS:
         return None
-    said = MetadataResponse.from_json(answer.body)
-    return said if said.code is DLedgerResponseCode.SUCCESS else None
+    response = MetadataResponse.from_json(answer.body)
+    return response if response.code is DLedgerResponseCode.SUCCESS else None

@@ -52,14 +52,14 @@ class Heartbeats:
 
     def beat(self, call: Call) -> None:
         """Take every part of a heartbeat that is not refused. Raises FormatError, RefusedError."""
-        said = self._last.read(call.connection, call.command.body)
-        client, refusal, _ = said
+        heartbeat = self._last.read(call.connection, call.command.body)
+        client, refusal, _ = heartbeat
         memberships = [(group, client.client_id) for group in client.consumers]
         says_nothing_new = all(map(self._clients.holds, memberships)) and self._lists(client)
         is_leaving = any(map(self._leases.is_leaving, memberships))
         for gone in self._clients.seen(call.connection, client):
             self._presence.gone(gone)
-        self._last.keep(call.connection, said)
+        self._last.keep(call.connection, heartbeat)
         for membership in memberships:
             self._presence.seen(membership)
         if says_nothing_new and not is_leaving:

@@ -25,7 +25,7 @@ CLIENT_ID_LETTERS_MAX: Final = 255
 _DIGEST_BYTES: Final = 16
 
 
-class Said(NamedTuple):
+class ReadHeartbeat(NamedTuple):
     """What a heartbeat says."""
 
     client: Client
@@ -39,23 +39,23 @@ class LastHeartbeats:
     """The last heartbeat of each connection."""
 
     def __init__(self) -> None:
-        self._by_line: dict[BrokerConnection, Said] = {}
+        self._by_connection: dict[BrokerConnection, ReadHeartbeat] = {}
 
-    def read(self, line: BrokerConnection, body: bytes) -> Said:
+    def read(self, connection: BrokerConnection, body: bytes) -> ReadHeartbeat:
         """Return what a heartbeat says. Raises FormatError and RefusedError."""
         digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
-        last = self._by_line.get(line)
+        last = self._by_connection.get(connection)
         if last is not None and last.digest == digest:
             return last
-        return Said(*client_of(body), digest)
+        return ReadHeartbeat(*client_of(body), digest)
 
-    def keep(self, line: BrokerConnection, said: Said) -> None:
+    def keep(self, connection: BrokerConnection, heartbeat: ReadHeartbeat) -> None:
         """Keep what was read, once this member has accepted the client."""
-        self._by_line[line] = said
+        self._by_connection[connection] = heartbeat
 
-    def forget(self, line: BrokerConnection) -> None:
+    def forget(self, connection: BrokerConnection) -> None:
         """Forget what a connection said: it is gone, or its client has left a group since."""
-        self._by_line.pop(line, None)
+        self._by_connection.pop(connection, None)
 
 
 def client_of(body: bytes) -> tuple[Client, RefusedError | None]:

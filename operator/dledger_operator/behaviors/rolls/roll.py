@@ -109,7 +109,7 @@ class Roller:
         """The revision of which all voters were ready at once; empty before that."""
         self._rolling = ""
         self._halted: object = None
-        """The last halt that an Event has told."""
+        """The last halt that an Event has reported."""
         self._refused = ""
         self.problem: Problem | None = None
         """What the next step waits for."""
@@ -278,7 +278,7 @@ class Roller:
     def _wait(
         self, group: Group, step: Wait | None, pods: Sequence[PodView], wanted: Revision
     ) -> None:
-        """Record why no step is taken. A halt is told once, however often its message changes."""
+        """Record why no step is taken. A halt is reported once, even if its message changes."""
         self.problem = step.problem if step else None
         if step is None or step.reason not in (ROLL_HALTED, reasons.STALLED):
             return
