@@ -32,7 +32,9 @@ async def test_appends_behind_an_entry_that_no_follower_takes_are_refused(tmp_pa
     await become_master(server, core)
     proposed = await append(server)
     also_proposed = await append(server)
-    server.clients.appends._progress._since_s -= ANSWER_WAIT_S  # that much time has passed
+    server.clients.appends._proposer._progress._since_s -= (
+        ANSWER_WAIT_S  # that much time has passed
+    )
     refused = await append(server)
 
     assert [answer.code for answer in refused.answers] == [Code.LEADER_NOT_READY]

@@ -9,6 +9,7 @@ Appends
     canary         appends that only test whether the group takes appends
     drafts         entries of a program that is built on this member, such as the broker
     draft_numbers  the numbers of such entries, each of which is in the log once
+    proposing      proposals to the core: which entries wait for room, and which are refused
     proposed       bodies on their way into the log
     pending_by_address  how many entries of each address wait for their quorum
     quorum_progress  whether a leader's entries still get committed
@@ -35,7 +36,8 @@ Waiting and answering
     refusals       codes of requests that are refused before anything is written
 
 A service answers at once, or when an entry is committed, or when the request's deadline passes.
-`append` and `drafts` both collect entries, propose them together and follow them to their end. They
-differ in whom they serve: `append` answers each append of a client on its connection; `drafts`
-reports the end of a draft, whose entries the program completes while they are written.
+`append` and `drafts` both collect entries, let `proposing` propose them together, and follow them
+to their end. They differ in whom they serve: `append` answers each append of a client on its
+connection; `drafts` reports the end of a draft, whose entries the program completes while they are
+written.
 """

@@ -19,7 +19,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreDamagedError
 from dledger_node.histogram import Histogram
 from dledger_node.raft.core import Raft
-from dledger_node.raft.proposals import Proposal, Refusal
+from dledger_node.raft.proposals import Proposal
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
@@ -36,8 +36,8 @@ from dledger_node.services.next_proposal import (
 )
 from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.proposed import ProposedEntries
-from dledger_node.services.quorum_progress import QuorumProgress
-from dledger_node.services.refusals import PROPOSAL_CODES, Room
+from dledger_node.services.proposing import Proposer
+from dledger_node.services.refusals import Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
@@ -63,9 +63,9 @@ class Appends:
         self._core, self._store = core, store
         self._idempotent = idempotent
         self._group = settings.group
-        self._room, self._drive = room, drive
+        self._drive = drive
         self._loop = asyncio.get_running_loop()
-        self._progress = QuorumProgress(core)
+        self._proposer = Proposer(core, store, room)
         self._next = NextProposal()
         self._held_until_s = math.inf
         """When `_next` stops waiting for the log to take entries; infinite if it does not wait."""
@@ -208,16 +208,12 @@ class Appends:
             sizes = list(map(len, bodies))
         if not bodies:
             return
-        refused = self._room.reserve(sizes) or self._progress.refusal(self._loop.time())
-        if refused is not None:
-            self._refuse(upcoming.calls(), refused)
-            return
         channels = self._idempotent.channels(upcoming.calls()) if numbered else None
-        proposal = self._core.propose(len(bodies), ProposedEntries(bodies, channels))
-        if isinstance(proposal, Refusal):
-            self._refuse(upcoming.calls(), PROPOSAL_CODES[proposal.reason])
+        proposed = self._proposer.propose(ProposedEntries(bodies, channels), sizes)
+        if isinstance(proposed, DLedgerResponseCode):
+            self._refuse(upcoming.calls(), proposed)
             return
-        self._await_quorum(proposal, upcoming, sizes)
+        self._await_quorum(proposed, upcoming, sizes)
         self._drive()
 
     def _waits_for_room(self) -> bool:
@@ -226,12 +222,12 @@ class Appends:
         They are not compared with the log before that: it may change in the meantime.
         """
         upcoming = self._next
-        if not self._room.is_busy:
-            if self._store.room.is_ample(upcoming.entry_count, upcoming.body_bytes):
-                return False
-            sizes = upcoming.sizes(self._store.body_bytes_max)
-            if not (sizes and self._room.begin(sizes)):
-                return False
+        if not self._proposer.must_wait(
+            upcoming.entry_count,
+            upcoming.body_bytes,
+            lambda: upcoming.sizes(self._store.body_bytes_max),
+        ):
+            return False
         self._held_until_s = min(self._held_until_s, self._loop.time() + ANSWER_WAIT_S)
         if not self._waiters.has_room(upcoming.entry_count, upcoming.body_bytes):
             self._refuse_all(DLedgerResponseCode.LEADER_PENDING_FULL)

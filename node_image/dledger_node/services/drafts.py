@@ -22,12 +22,11 @@ from dledger_formats.log.disk import Buffer
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
-from dledger_node.raft.proposals import Refusal
 from dledger_node.services.draft_numbers import Numbers, NumbersCheck, channels_of
 from dledger_node.services.next_proposal import PROPOSE_AT_BYTES, PROPOSE_AT_ENTRIES
 from dledger_node.services.proposed import ProposedEntries
-from dledger_node.services.quorum_progress import QuorumProgress
-from dledger_node.services.refusals import PROPOSAL_CODES, Room
+from dledger_node.services.proposing import Proposer
+from dledger_node.services.refusals import Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
 
@@ -104,10 +103,9 @@ class Drafts:
         self.owner: Stamper | None = None
         self._core = core
         self._store = store
-        self._room = room
         self._drive = drive
         self._loop = asyncio.get_running_loop()
-        self._progress = QuorumProgress(core)
+        self._proposer = Proposer(core, store, room)
         self._waiters = CommitWaiters[Draft](settings.pending_requests_max)
         self._is_draining = False
         self._next: list[Draft] = []
@@ -212,35 +210,32 @@ class Drafts:
         owner = self.owner
         assert owner is not None
         sizes = [len(body) for draft in self._next for body in draft.bodies]
-        if not owner.is_ready() or self._waits_for_room(sizes):
+        must_wait = self._proposer.must_wait
+        if not owner.is_ready() or must_wait(len(sizes), sum(sizes), lambda: sizes):
             self._is_held = True
             return
         drafts = self._refuse_unfit(owner, self._take_next())
         if not drafts:
             return
         bodies = [body for draft in drafts for body in draft.bodies]
-        refused = self._room.reserve(list(map(len, bodies)))
-        refused = refused or self._progress.refusal(self._loop.time())
-        if refused is not None:
-            self._refuse(drafts, refused)
-            return
 
         def stamp(term: int, positions: Sequence[int]) -> None:
             owner.stamp(term, drafts, positions)
 
         numbered = [(len(draft.bodies), draft.numbers) for draft in drafts]
         channels = channels_of(numbered, self._store.producers.table)
-        proposal = self._core.propose(len(bodies), ProposedEntries(bodies, channels, stamp=stamp))
-        if isinstance(proposal, Refusal):
-            self._refuse(drafts, PROPOSAL_CODES[proposal.reason])
+        entries = ProposedEntries(bodies, channels, stamp=stamp)
+        proposed = self._proposer.propose(entries, list(map(len, bodies)))
+        if isinstance(proposed, DLedgerResponseCode):
+            self._refuse(drafts, proposed)
             return
-        last_index = proposal.first_index - 1
-        for replies, entries in _together(drafts):
-            last_index += entries
+        last_index = proposed.first_index - 1
+        for replies, count in _together(drafts):
+            last_index += count
             body_bytes = sum(draft.body_bytes for draft in replies)
             deadline_s = replies[0].arrived_s + WAIT_S
             self._waiters.add(
-                Waiter(replies, last_index, proposal.term, deadline_s, entries, body_bytes)
+                Waiter(replies, last_index, proposed.term, deadline_s, count, body_bytes)
             )
         self._drive()
 
@@ -257,13 +252,6 @@ class Drafts:
             else:  # at once: a later draft may depend on this one
                 self._refuse([draft], refusal)
         return fit
-
-    def _waits_for_room(self, sizes: Sequence[int]) -> bool:
-        """Return whether the drafts must wait until a thread has made room for them."""
-        if self._room.is_busy:
-            return True
-        ample = self._store.room.is_ample(len(sizes), sum(sizes))
-        return not ample and self._room.begin(sizes)
 
     def _take_next(self) -> list[Draft]:
         drafts, self._next = self._next, []
