@@ -27,6 +27,14 @@ class DueAnswers:
     def answer(self, waiters: Iterable[Waiter[Answer]], code: DLedgerResponseCode) -> None:
         """Answer all requests of these waiters with one code, the first ones now."""
         self._due += ((reply, code) for waiter in waiters for reply in waiter.replies)
+        self.begin()
+
+    def add(self, reply: Answer, code: DLedgerResponseCode) -> None:
+        """Answer one request with a code, once `begin` is called."""
+        self._due.append((reply, code))
+
+    def begin(self) -> None:
+        """Answer the first requests now, if any are due."""
         if self._due:
             self._answering.begin()
 

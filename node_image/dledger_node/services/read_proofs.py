@@ -11,7 +11,6 @@ may be stale, otherwise once this member has committed what its leader has (`rea
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
@@ -21,14 +20,15 @@ from dledger_formats.protocol.requests import Consistency
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
+from dledger_node.services.due_answers import DueAnswers
 from dledger_node.services.read_index import IndexAnswer, ReadIndexes
 from dledger_node.services.waiting import (
     ANSWER_WAIT_S,
     Answer,
     CommitWaiters,
     Waiter,
+    answer_all,
 )
-from dledger_node.slices import Slices
 
 PROOFS_MAX: Final = 10_000
 """Requests that may wait for a proof; the same as Java's limit of pending requests."""
@@ -63,9 +63,10 @@ class ReadProofs:
         self._next_number = 0
         self._proved = CommitWaiters[Answer](PROOFS_MAX)
         """Requests with a proof, until their read index is committed."""
-        self._due: deque[tuple[Answer, DLedgerResponseCode]] = deque()
-        """Requests and the codes with which they are answered, from the end of the turn on."""
-        self._answering = Slices(self._answer_due)
+        self._due = DueAnswers()
+        """Requests that are answered from the end of the turn on. A proof stays valid until then:
+        what is committed here does not change.
+        """
 
     def prove(self, answer: Answer) -> None:
         """Call `answer` once with a code.
@@ -75,7 +76,7 @@ class ReadProofs:
         requests are waiting. LEADER_NOT_READY: the proof took too long, for example because the
         first entry of its term cannot be committed.
         """
-        if self._in_core_count + self._proved.count + len(self._due) >= PROOFS_MAX:
+        if self._in_core_count + self._proved.count + self._due.count >= PROOFS_MAX:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
             return
         self._in_core_count += 1
@@ -145,9 +146,9 @@ class ReadProofs:
             if proof is None:
                 continue  # it has timed out
             if read.index is None:
-                self._due.append((proof.answer, DLedgerResponseCode.NOT_LEADER))
+                self._due.add(proof.answer, DLedgerResponseCode.NOT_LEADER)
             elif read.index <= self._core.committed_index:
-                self._due.append((proof.answer, DLedgerResponseCode.SUCCESS))
+                self._due.add(proof.answer, DLedgerResponseCode.SUCCESS)
             else:
                 waiter = Waiter([proof.answer], read.index, self._core.term, proof.deadline_s)
                 self._proved.add(waiter)
@@ -159,10 +160,9 @@ class ReadProofs:
             core = self._core
             leading_term = core.term if core.leads else None
             committed, unknown = self._proved.release(committed_index, leading_term)
-            self._answer(committed, DLedgerResponseCode.SUCCESS)
-            self._answer(unknown, DLedgerResponseCode.NOT_LEADER)
-        if self._due:
-            self._answering.begin()
+            self._due.answer(committed, DLedgerResponseCode.SUCCESS)
+            self._due.answer(unknown, DLedgerResponseCode.NOT_LEADER)
+        self._due.begin()
 
     @property
     def next_deadline_s(self) -> float:
@@ -181,8 +181,7 @@ class ReadProofs:
                 break
             del self._in_core[number]
             late.append(Waiter([proof.answer], -1, -1))
-        self._answer(late, DLedgerResponseCode.LEADER_NOT_READY)
-        self._answering.begin()
+        self._due.answer(late, DLedgerResponseCode.LEADER_NOT_READY)
 
     def give_up(self) -> None:
         """Refuse every request that waits for a proof, for its read index or for the leader."""
@@ -190,22 +189,8 @@ class ReadProofs:
         waiting, self._in_core = self._in_core, {}
         for proof in waiting.values():
             proof.answer(DLedgerResponseCode.NOT_LEADER)
-        self._answer(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
-        while self._due:
-            self._due.popleft()[0](DLedgerResponseCode.NOT_LEADER)
-
-    def _answer(self, waiters: Iterable[Waiter[Answer]], code: DLedgerResponseCode) -> None:
-        self._due += ((reply, code) for waiter in waiters for reply in waiter.replies)
-
-    def _answer_due(self, count: int) -> bool:
-        """Answer up to `count` requests, and return whether others are left.
-
-        A proof stays valid: what is committed here does not change.
-        """
-        for _ in range(min(count, len(self._due))):
-            answer, code = self._due.popleft()
-            answer(code)
-        return bool(self._due)
+        self._due.give_up(DLedgerResponseCode.NOT_LEADER)
+        answer_all(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
 
     def _begin(self, number: int) -> None:
         if self._core.read_index(number) is not None:
