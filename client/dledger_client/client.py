@@ -34,7 +34,7 @@ from dledger_client.append.stream import Bodies, append_stream, check_bodies
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.calls.statistics import AppendStatistics
-from dledger_client.cluster import arguments as given
+from dledger_client.cluster import arguments
 from dledger_client.cluster.addresses import parse_servers
 from dledger_client.cluster.members import Timing, check_timing
 from dledger_client.read.entry_batch import EntryBatch
@@ -97,17 +97,17 @@ class DLedgerClient:
         Raises AddressError if a server address is invalid, TypeError or ValueError for any other
         invalid value, or if both `at_least_once` and `idempotent` are set.
         """
-        self.group = given.check_text(group, "group")
+        self.group = arguments.check_text(group, "group")
         self.servers = parse_servers(servers)
         self.timing = Timing() if timing is None else check_timing(timing)
         self.statistics = AppendStatistics()
-        self._follow_leader = given.check_flag(follow_leader, "follow_leader")
-        self._at_least_once = given.check_flag(at_least_once, "at_least_once")
-        self._idempotent = given.check_flag(idempotent, "idempotent")
-        self._read_from = given.check_choice(read_from, "read_from", ReadFrom)
-        self._consistency = given.check_choice(consistency, "consistency", Consistency)
-        self._admin_token = given.check_secret(admin_token, "admin_token")
-        self._random = given.check_function(random, "random")
+        self._follow_leader = arguments.check_flag(follow_leader, "follow_leader")
+        self._at_least_once = arguments.check_flag(at_least_once, "at_least_once")
+        self._idempotent = arguments.check_flag(idempotent, "idempotent")
+        self._read_from = arguments.check_choice(read_from, "read_from", ReadFrom)
+        self._consistency = arguments.check_choice(consistency, "consistency", Consistency)
+        self._admin_token = arguments.check_secret(admin_token, "admin_token")
+        self._random = arguments.check_function(random, "random")
         if at_least_once and idempotent:
             raise ValueError("at_least_once and idempotent are mutually exclusive")
         self._session: Session | None = None
@@ -198,7 +198,7 @@ class DLedgerClient:
         bodies only if nothing is resent; Java servers reorder pipelined appends even then. A
         failed append does not raise; its outcome describes the failure.
         """
-        given.check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
+        arguments.check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
         return self._stream(check_bodies(bodies), in_flight, deadline_s)
 
     def append_in_order(
@@ -286,8 +286,8 @@ class DLedgerClient:
         RefusedError. Call this before the first append.
         """
         check_index(producer, "producer")
-        given.check_int(acknowledged, "acknowledged", 0, INDEX_MAX - WINDOW)
-        given.check_int(sent, "sent", 0, acknowledged + WINDOW)
+        arguments.check_int(acknowledged, "acknowledged", 0, INDEX_MAX - WINDOW)
+        arguments.check_int(sent, "sent", 0, acknowledged + WINDOW)
         self._require_session().resume_producer(producer, acknowledged, sent)
 
     async def transfer(
@@ -300,9 +300,9 @@ class DLedgerClient:
         time, even when retried; OutcomeUnknownError if the response was lost and the member is
         not the leader yet, or if it took over and no member names it as the leader afterwards.
         """
-        given.check_text(transferee_id, "transferee_id")
+        arguments.check_text(transferee_id, "transferee_id")
         if term is not None:
-            given.check_int(term, "term", 0, INDEX_MAX)
+            arguments.check_int(term, "term", 0, INDEX_MAX)
         return await self._admin(deadline_s).transfer(transferee_id, term)
 
     async def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
@@ -321,7 +321,7 @@ class DLedgerClient:
         """
         if not isinstance(change, ChangeKind):
             raise TypeError(f"change must be a ChangeKind, not {type(change).__name__}")
-        given.check_text(member_id, "member_id")
+        arguments.check_text(member_id, "member_id")
         return await self._admin(deadline_s).change_membership(change, member_id)
 
     def _stream(
