@@ -1,11 +1,31 @@
 """The client of a DLedger group, of this project or of Java DLedger.
 
-`client` is the asyncio API, `sync` the blocking API and `cli` the command line. The public names
-can be imported from here, and are loaded at first use (`public_names`).
+The public names can be imported from here, and are loaded at first use (`public_names`).
 
 Belongs here: finding and following the leader, keeping requests in flight, and reporting the
 outcome of each. Does not belong here: encoding frames and bodies (`dledger_formats`), and any
 decision of a node.
+
+What users call
+    client        the asyncio API
+    sync          the blocking API
+    console_script, cli  the command line `dledger`
+    commands      its commands
+    public_names  loads the public names
+    errors        the errors of the client
+An open client
+    session       how a request starts and ends
+    append        appends and their outcomes
+    read          reads, ranges and tailing
+    register      registers of a group that runs the register state machine
+    admin         metadata, membership changes and leadership transfers
+    calls         requests to the leader, and when they are sent again
+    cluster       addresses, connections, and the search for the leader
+    tasks         tasks that end with their owner
+For the commands
+    local         a group of processes on this machine
+    exports       exports of a log
+    opening, paced  files whose other end may let a program wait
 """
 
 from typing import TYPE_CHECKING

@@ -2,4 +2,15 @@
 
 Belongs here: the folder, the ports, the processes, and their observation. Does not belong here:
 any decision of a member; the members are `dledger-node` processes, as in a pod.
+
+    group      the members as processes, and what becomes of them
+    member     one member, which is restarted when it exits
+    broker     members as RocketMQ brokers
+    seed       a group that begins with the log of an archive
+    folder     the folder of the group
+    token      its administration token and its audit token
+    ports      checks that the ports are free
+    processes  which process has a file open or listens on a port
+    trouble    why a member is out of service
+    errors     the errors of local groups
 """
