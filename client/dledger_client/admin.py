@@ -18,7 +18,7 @@ from dledger_client.errors import (
     RefusedError,
     last_errors,
 )
-from dledger_client.session import Session
+from dledger_client.session import TIME_LEFT_MIN_S, Session
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import (
@@ -32,8 +32,6 @@ TRANSFER_S: Final = 5.0
 """How long a leader may take to answer a transfer, on top of the request timeout."""
 TRANSFERS_MAX: Final = 3
 """Attempts of one transfer. The leader takes no appends during each, so they are few."""
-TIME_LEFT_MIN_S: Final = 0.001
-"""The deadline of a request for which no time is left: it ends before it is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

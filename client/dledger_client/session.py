@@ -24,7 +24,7 @@ from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.member_reads import MemberReads, ReadFrom
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import ClientError, RefusedError
+from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
 from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
@@ -41,6 +41,8 @@ from dledger_formats.protocol.requests import (
 
 CALLS_MAX: Final = 8192
 """Maximum number of concurrent single requests; further requests wait."""
+TIME_LEFT_MIN_S: Final = 0.001
+"""The deadline of a request for which no time is left: it ends before it is sent."""
 BATCHES_MAX: Final = 4
 """Maximum number of concurrent `append_batch` calls; further calls wait."""
 
@@ -247,9 +249,9 @@ class Session:
 
     async def append(self, body: bytes, deadline_s: float | None) -> Message:
         """Append one entry and return the response. Raises the ClientError that ended the call."""
-        await self._call_slots.acquire()
+        left_s = await self._take_slot(deadline_s)
         try:
-            call = self.start_append(body, deadline_s)
+            call = self.start_append(body, left_s)
         except (TypeError, ValueError):
             self._call_slots.release()
             raise
@@ -268,12 +270,31 @@ class Session:
 
         `answer_s` is how long the leader may delay its response.
         """
-        timeout_s = self._timeout_s(deadline_s)
-        await self._call_slots.acquire()
-        call = self._call(kind, request, timeout_s, is_repeatable=is_repeatable)
+        left_s = await self._take_slot(deadline_s)
+        call = self._call(kind, request, left_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
         self._submit(call)
         return await self._finish(call)
+
+    async def _take_slot(self, deadline_s: float | None) -> float:
+        """Wait for the slot of a call, and return the time that is left for it.
+
+        Raises GroupUnreachableError if there is none in time.
+        """
+        timeout_s = self._timeout_s(deadline_s)
+        if not self._call_slots.locked():
+            await self._call_slots.acquire()  # without waiting
+            return timeout_s
+        until_s = self._loop.time() + timeout_s
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._call_slots.acquire()
+        except TimeoutError:
+            raise GroupUnreachableError(
+                f"{CALLS_MAX} other requests to group {self.group} were under way for "
+                f"{timeout_s:g} s"
+            ) from None
+        return max(until_s - self._loop.time(), TIME_LEFT_MIN_S)
 
     async def _finish(self, call: Call) -> Message:
         """Await the response to a call that holds a slot.

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from dledger_client import session
 from dledger_client.append.outcomes import Acknowledged, Appended, Refused, Unknown
 from dledger_client.calls.dispatcher import DISK_FULL_PAUSE_S
 from dledger_client.client import BATCH_MAX, DLedgerClient
@@ -146,6 +147,22 @@ async def test_an_append_is_refused_with_disk_full_at_its_deadline(group: Group)
         taken_s = asyncio.get_running_loop().time() - begin_s
 
     assert taken_s < DISK_FULL_PAUSE_S / 2  # the shortest pause before another attempt
+
+
+async def test_a_deadline_counts_from_the_call_although_others_are_under_way(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CALLS_MAX", 1)
+    group["n0"].script.append(Fault.NO_ANSWER)
+    async with client_of(group) as client, asyncio.timeout(2):
+        first = asyncio.create_task(client.append(b"first"))
+        await group["n0"].append_received.wait()
+        for call in (client.append(b"second", deadline_s=0.2), client.get(0, deadline_s=0.2)):
+            with pytest.raises(GroupUnreachableError, match="1 other requests"):
+                await call
+        first.cancel()
+
+    assert group["n0"].appends == [b"first"]
 
 
 @pytest.mark.parametrize("leaves", ["it hands over", "it stops"])
