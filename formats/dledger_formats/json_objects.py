@@ -23,6 +23,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 T = TypeVar("T")
 
 DEPTH_MAX: Final = 32
+VALUE_SHOWN_MAX: Final = 100
+"""Length to which a wrong value is cut in a message."""
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 _STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
@@ -155,17 +157,23 @@ def _from_plain(kind: Any, value: Any, where: str) -> Any:
         try:
             return kind(value)
         except ValueError as error:
-            raise FormatError(f"{where}: {error}") from error
+            raise FormatError(f"{where}: {_shown(value)} is not a {kind.__name__}") from error
     if kind is int:
         return _integer(value, where)
     if not isinstance(kind, type) or not isinstance(value, kind):
-        raise FormatError(f"{where}: {value!r} is not of type {kind}")
+        raise FormatError(f"{where}: {_shown(value)} is not of type {kind}")
     return value
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error quotes it, which may come from anyone."""
+    text = repr(value)
+    return text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}…"
 
 
 def _integer(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FormatError(f"{where}: {value!r} is not an int")
+        raise FormatError(f"{where}: {_shown(value)} is not an int")
     if not INTEGER_MIN <= value <= INTEGER_MAX:
         raise FormatError(f"{where}: the integer does not fit 64 bits")
     return value
@@ -173,7 +181,7 @@ def _integer(value: Any, where: str) -> int:
 
 def _object_from_plain(cls: type, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise FormatError(f"{where or cls.__name__}: {value!r} is not an object")
+        raise FormatError(f"{where or cls.__name__}: {_shown(value)} is not an object")
     arguments = {}
     for name, key, kind, required in _fields(cls):
         if key in value:

@@ -2,12 +2,15 @@
 
 import importlib
 import pkgutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 import dledger_formats.protocol
 import dledger_node.remoting
+from dledger_formats import json_objects
+from dledger_formats.http.status import Role
 from dledger_formats.json_objects import DEPTH_MAX, FormatError, parse
 from dledger_formats.protocol.requests import Request
 
@@ -136,3 +139,23 @@ def test_json_from_the_network_is_decoded_in_one_place(package: object) -> None:
     }
 
     assert decoding <= DECODES_ELSEWHERE.keys()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Page:
+    role: Role = Role.LEADER
+    term: int = 0
+    ready: bool = False
+    peers: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("value", ['"x"', '["x"]'])
+@pytest.mark.parametrize("key", ["role", "term", "ready", "peers"])
+def test_a_wrong_value_of_any_length_is_quoted_in_short(key: str, value: str) -> None:
+    """Operators and commands show the error, and others may have written the page."""
+    long_value = value.replace("x", "x" * 1_000_000)
+    with pytest.raises(FormatError) as caught:
+        json_objects.decode(_Page, f'{{"{key}":{long_value}}}'.encode())
+
+    assert key in str(caught.value)
+    assert len(str(caught.value)) < 300
