@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from dledger_formats.http.status import Manifest
+from dledger_formats.http.status import Manifest, NodeStatus
 from dledger_formats.log import disk
 from pyspark_dledger.bearer import Bearer
 from pyspark_dledger.files import Files
@@ -20,9 +20,11 @@ class RefusedError(Exception):
 
 
 class OpenFiles(Files, Protocol):
-    """A copy's files, and its manifest."""
+    """A copy's files, its manifest, and the status in that, which may be had for less."""
 
     def manifest(self) -> Manifest: ...
+
+    def status(self) -> NodeStatus: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

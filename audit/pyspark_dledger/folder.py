@@ -51,6 +51,10 @@ class FolderFiles:
         """Return the folder's manifest. Raises ReadError if it cannot be read."""
         return manifest_of(self.folder)
 
+    def status(self) -> NodeStatus:
+        """Return the status in the folder's manifest. Raises ReadError as `manifest` does."""
+        return self.manifest().status
+
     def read(self, folder: str, name: str, start: int, end: int) -> bytes:
         """Return the bytes [start, end) of a file, or fewer if the file ends before `end`."""
         path = self.folder / folder / name

@@ -9,11 +9,12 @@ import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger_formats.http.status import Manifest
-from pyspark_dledger.copies import Copy, RefusedError, opened
+from pyspark_dledger.copies import Copy, OpenFiles, RefusedError, opened
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.plan import check_names
 
@@ -113,16 +114,38 @@ def heard(
     return Group(copies=copies, silent=silent)
 
 
+def highest_commit(places: Mapping[str, str]) -> int | None:
+    """Return the highest committed index that any member knows; None if none answers.
+
+    The members do not list their files for that.
+    """
+
+    def one(place: str) -> int | None:
+        try:
+            with _opened(place) as files:
+                return files.status().committed_index
+        except ReadError:
+            return None
+
+    with ThreadPoolExecutor(max_workers=min(ASKED_AT_ONCE_MAX, len(places))) as pool:
+        known = [index for index in pool.map(one, places.values()) if index is not None]
+    return max(known, default=None)
+
+
+def _opened(place: str) -> AbstractContextManager[OpenFiles]:
+    return opened(
+        place,
+        timeout_seconds=MANIFEST_TIMEOUT_SECONDS,
+        attempts_max=MANIFEST_ATTEMPTS_MAX,
+    )
+
+
 def _copy(member: str, place: str, given: bytes) -> Copy | str:
     try:
         if given:
             manifest = Manifest.from_json(given)
         else:
-            with opened(
-                place,
-                timeout_seconds=MANIFEST_TIMEOUT_SECONDS,
-                attempts_max=MANIFEST_ATTEMPTS_MAX,
-            ) as files:
+            with _opened(place) as files:
                 manifest = files.manifest()
         check_names(manifest)
     except ReadError as error:

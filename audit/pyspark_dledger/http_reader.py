@@ -1,6 +1,6 @@
 """Read a member's manifest and files over its read-only HTTP.
 
-    GET /manifest                                     200 the JSON of status.Manifest
+    GET /manifest, /status                            200 the JSON of status.Manifest, NodeStatus
     GET /segments/{data,index}/NAME  Range: bytes=A-B 206 the bytes, 416 if the file ends before A,
                                                           500 with DLedger-Damage if the member
                                                           cannot read its file
@@ -142,6 +142,17 @@ class HttpFiles:
         cannot be read, or lists nothing for another reason.
         """
         return self._retried("/manifest", self._open_manifest, is_manifest=True)
+
+    def status(self) -> NodeStatus:
+        """Return the member's status, which is short. Raises ReadError."""
+        return self._retried("/status", self._open_status, is_manifest=True)
+
+    def _open_status(self) -> NodeStatus:
+        raw = self._ask("/status", None, MANIFEST_BYTES_MAX)
+        try:
+            return NodeStatus.from_json(bytes(raw))
+        except FormatError as error:
+            raise AnswerError(f"{self._url}/status is not a status: {error}") from error
 
     def _open_manifest(self) -> Manifest:
         where = f"{self._url}/manifest"

@@ -83,6 +83,10 @@ class LogStream:
         if self._idle_since is not None:
             # Spark would ask 100 times a second.
             self._sleep(max(0.0, self._idle_since + ASK_SECONDS - self._clock()))
+            known = group.highest_commit(self._options.members)
+            if known is not None and known < start["index"]:
+                self._idle_since = self._clock()
+                return start
         first = start["index"]
         found = self._ask_patiently()
         if self._end(found) > first:  # a front that is not wanted need not be known

@@ -1,4 +1,4 @@
-"""Serve a log over HTTP as a node does: its manifest, and ranges of its readable bytes."""
+"""Serve a log over HTTP as a node does: its manifest, its status, ranges of its readable bytes."""
 
 import re
 import threading
@@ -74,6 +74,13 @@ def _listed(manifest: Manifest, folder: str, name: str) -> SegmentFile | None:
     return next((file for file in files if file.name == name), None)
 
 
+def _said(now: Callable[[], Manifest], path: str) -> bytes:
+    """Return the answer with what the member says of itself; empty for another path."""
+    if path == "/manifest":
+        return now().to_json()
+    return now().status.to_json() if path == "/status" else b""
+
+
 def _handler(  # noqa: C901 - one class with one short method per kind of answer
     root: Path,
     now: Callable[[], Manifest],
@@ -94,8 +101,8 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
                 self._answer(500, b"a sector is bad", damage="unreadable")
             elif refused is not None:
                 self._answer(refused)
-            elif self.path == "/manifest":
-                self._answer(200, now().to_json())
+            elif said := _said(now, self.path):
+                self._answer(200, said)
             elif self.path.startswith("/files/"):
                 self._file(self.path.removeprefix("/files/"))
             else:
