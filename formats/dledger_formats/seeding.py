@@ -27,8 +27,9 @@ def read_archive(archive: Path) -> ArchiveInfo:
         with (archive / INFO_FILE).open("rb") as file:
             return ArchiveInfo.from_json(file.read(INFO_BYTES_MAX + 1))
     except (OSError, FormatError) as error:
+        why = f"{INFO_FILE}: {error.strerror}" if isinstance(error, OSError) else error
         raise SeedError(
-            f"{archive} is no archive: {error}; name a folder that `dledger-audit compact` made"
+            f"{archive} is no archive: {why}; name a folder that `dledger-audit compact` made"
         ) from error
 
 

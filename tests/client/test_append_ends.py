@@ -109,7 +109,7 @@ def test_a_record_that_cannot_be_saved_fails_after_the_summary(
     assert main(["append", "--producer", "p", given(tmp_path, 3)]) == 1
     err = capsys.readouterr().err
     assert "acknowledged    3\n" in err
-    assert err.endswith(": No space left on device\n")
+    assert ": No space left on device; once it can be saved, run the command again" in err
 
 
 @pytest.mark.usefixtures("group")

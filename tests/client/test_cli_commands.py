@@ -237,3 +237,18 @@ def test_the_trace_variable_shows_the_traceback_of_an_internal_error(
 
     with pytest.raises(LookupError):
         main(["get", "0"])
+
+
+def test_a_bench_that_the_group_refuses_says_why(
+    group_in_thread: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for member in group_in_thread.members.values():
+        member.script.extend([DLedgerResponseCode.DISK_FULL] * 1000)
+
+    arguments = ["bench", "--seconds=0.1", "--warm-up=0.1", "--in-flight=1", "--deadline=0.6"]
+    assert main(arguments) == 4
+
+    printed = capsys.readouterr().err
+    assert "not every append was acknowledged: n0 at" in printed
+    assert "415 DISK_FULL, the volume of the leader, or those of a majority, are full" in printed
+    assert "use more --seconds" not in printed

@@ -213,3 +213,21 @@ def test_a_temporary_folder_that_cannot_be_made_is_a_usage_error(
         "dledger: cannot make a temporary folder: No space left on device; name a folder with "
         "--data\n"
     )
+
+
+def test_a_file_is_no_folder_for_a_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+
+    assert main(["group", "local", "--data", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err == (
+        f"dledger: cannot use {tmp_path}/file as a folder: it is a file\n"
+    )
+
+
+def test_what_is_no_archive_is_told_without_the_words_of_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["group", "local", "--data", str(tmp_path / "d"), "--seed", str(tmp_path)]) == 2
+    assert "is no archive: archive.json: No such file or directory; name" in capsys.readouterr().err

@@ -223,7 +223,7 @@ def test_a_damaged_record_is_refused(
     record(tmp_path).write_bytes(b"{")
 
     assert main(["append", "--producer=p", "--body=x"]) == 2
-    assert "cannot read the record of producer p" in capsys.readouterr().err
+    assert "the record of producer p is damaged" in capsys.readouterr().err
 
 
 def test_a_signal_keeps_what_was_acknowledged(group: NodeGroup, tmp_path: Path) -> None:

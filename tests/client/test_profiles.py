@@ -141,6 +141,24 @@ def test_a_wrong_file_is_a_usage_error(
     assert str(config) in printed
 
 
+@pytest.mark.parametrize(
+    ("content", "variable", "message"),
+    [
+        ("default = 'q'", "", "has no profile 'q', its own default; the profiles there are: none"),
+        ("", "q", "has no profile 'q', which $DLEDGER_CLIENT_PROFILE names; the profiles there"),
+    ],
+)
+def test_a_profile_that_no_option_names_is_told_with_what_names_it(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    content: str, variable: str, message: str,
+) -> None:  # fmt: skip
+    config.write_text(content)
+    monkeypatch.setenv("DLEDGER_CLIENT_PROFILE", variable)
+
+    assert main(["get", "0"]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_folder_in_place_of_the_file_is_a_usage_error(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

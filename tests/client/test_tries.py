@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from dledger_client.sync import BlockingClient
-from tests.client.tries import Place, show_what_repeats, show_what_varies
+from tests.client.tries import Place, show_what_is_full, show_what_repeats, show_what_varies
 from tools.groups.node_group import NodeGroup
 
 TABLE = Path(__file__).with_name("tries.txt").read_text()
+FULL = "\n## The volume of a single member is full\n"
 FIRST_THAT_VARIES = "\n## The leader is frozen, and no other is asked\n"
 
 
@@ -48,7 +49,17 @@ def test_tries_on_an_unwell_group_end_as_the_table_says(tmp_path: Path) -> None:
         show_what_varies(place, group)
 
     _, mark, varies = TABLE.partition(FIRST_THAT_VARIES)
-    assert without_causes(out.getvalue()) == without_causes(mark + varies)
+    assert without_causes(out.getvalue()) == without_causes(mark + varies.partition(FULL)[0])
+
+
+@pytest.mark.group
+@pytest.mark.sampled(1, among="tries")
+def test_tries_on_a_full_group_end_as_the_table_says(tmp_path: Path) -> None:
+    out = io.StringIO()
+    show_what_is_full(Place(tmp_path, out))
+
+    _, mark, full = TABLE.partition(FULL)
+    assert without_causes(out.getvalue()) == without_causes(mark + full)
 
 
 def without_waits(text: str) -> str:

@@ -7,17 +7,20 @@ object, and what to do. Addresses, times, names of members and folders are maske
 `test_tries.py` repeats the tries, and compares.
 """
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
+from dledger_client.errors import RefusedError
 from dledger_client.sync import BlockingClient
+from dledger_group.mounts import volume_of_8_mib
 from tools.groups.node_group import NodeGroup
 
 COMMAND = [
@@ -34,7 +37,9 @@ EVERY_COMMAND = [
     "status", "health", "wait", "transfer n1", "bench --seconds 0.1 --warm-up 0.1",
 ]  # fmt: skip
 ASKS_PAGES = ("status", "health", "wait")
-WITHOUT_DEADLINE = ("status", "completion")
+WITHOUT_DEADLINE = ("status", "completion", "audit-token", "group local")
+HAS_OWN_GROUP = ("completion", "audit-token", "group local")
+SHOWS_FIGURES = ("export", "bench")
 NUMBERS = [
     f"get {HUGE}", "get -1", "get 5..3", "get x", f"tail --count {HUGE}", "tail --last 0",
     f"append --in-flight {HUGE} --body x", "append --body x --deadline 0",
@@ -48,11 +53,35 @@ FILES = [
     "export locked/all.export", "export lines.txt", "export --folder . all.export",
     "append --producer p lines.txt",
 ]  # fmt: skip
+FULL = [
+    "append --body x --deadline 5",
+    *(one for one in EVERY_COMMAND if not one.startswith(("append", "member add", "transfer"))),
+]
+RECORDS = [
+    "append --producer full lines.txt", "import --producer full one.export",
+    "append --producer broken --body x", "append --producer secret --body x",
+    "append --producer folder --body x", "append --producer other --body x",
+    "append --producer locked --body x",
+]  # fmt: skip
+PROFILES = ["append --body x", "status", "get 0 --profile nowhere", "transfer n1", "audit-token"]
+TOKENS = ["nowhere.token", "secret.txt", "empty.token", "lines.txt", "."]
+LOCAL_GROUPS = [
+    "group local --group ''", "group local --members 2", "group local --members 1000000",
+    "group local --port 65535", "group local --port 99999",
+    "group local --data lines.txt", "group local --data locked/data", "group local --data locked",
+    "group local --data .", "group local --seed nowhere", "group local --seed .",
+    "group local --broker-port 9876", "group local --broker --state-machine register",
+]  # fmt: skip
+SHELLS = ["completion", "completion bash zsh"]
 WRITES = [
     "get 1", "get 1 -o json", "export -", "append -o json --body x", "group", "status",
     "append --body x", "tail --last 1 --count 1", "member list", "health", "wait",
+    "completion bash", "audit-token --admin-token-file good.token", "--help", "--version",
 ]  # fmt: skip
-PATIENT = ["append --body x", "get 1", "group", "member list", "register get 1", "health", "wait"]
+PATIENT = [
+    "append --body x", "get 1", "group", "member list", "register get 1", "health", "wait",
+    "tail --from 1 --count 1", "export - --last 1", "bench --seconds 4 --warm-up 0.1",
+]  # fmt: skip
 MASKS = (
     (r"\b127\.0\.0\.1:\d+", "ADDRESS"),
     (r"\bn[0-9]\b", "nX"),
@@ -80,13 +109,35 @@ class Place:
         (folder / "secret.txt").write_text("secret\n")
         (folder / "secret.txt").chmod(0)
         (folder / "locked").mkdir(mode=0o555)
+        (folder / "empty.token").touch()
+        (folder / "good.token").write_text("a" * 40)
+        self.words: dict[str, str] = {}
+        """What the words in capitals in commands stand for."""
 
-    def show(self, title: str, commands: Sequence[str], options: str, *, to: str = "") -> None:
+    def show(
+        self, title: str, commands: Sequence[str], options: str, *, to: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """Run commands with these options, and print what each one does."""
         print(f"\n## {title}", file=self.out)
+        variables = {**self.environment, **(environment or {})}
         with ThreadPoolExecutor(PARALLEL) as pool:
-            for text in pool.map(lambda command: self._try(command, options, to), commands):
+            for text in pool.map(lambda one: self._try(one, options, to, variables), commands):
                 print(text, file=self.out)
+
+    def make_records(self) -> None:
+        """Make records of producers that cannot be used."""
+        records = self.folder / "state" / "dledger" / "producers" / "g"
+        records.mkdir(parents=True, exist_ok=True)
+        (records / "full.new").symlink_to("/dev/full")
+        (records / "broken.json").write_text("{")
+        (records / "secret.json").touch(mode=0)
+        (records / "folder.json").mkdir()
+        (records / "other.json").write_text(
+            '{"group":"h","producer":1,"base":0,"acknowledged":0,"checksum":0,'
+            '"is_complete":true,"witness":{"index":1,"term":1,"chain_crc":0}}'
+        )
+        (records / "locked.lock").touch(mode=0)
 
     def keep_export(self, group: NodeGroup) -> Path:
         """Export the group into the file that the tries import."""
@@ -95,22 +146,25 @@ class Place:
         subprocess.run(command, check=True, capture_output=True)
         return file
 
-    def _try(self, command: str, options: str, to: str) -> str:
-        name = command.split()[0]
-        deadline = "" if name in WITHOUT_DEADLINE else f"--deadline {DEADLINE_S}"
-        if "--deadline" in command:
+    def _try(self, command: str, options: str, to: str, variables: Mapping[str, str]) -> str:
+        name = "group local" if command.startswith("group local") else command.split()[0]
+        deadline = f"--deadline {DEADLINE_S}"
+        if name in WITHOUT_DEADLINE or name.startswith("--") or "--deadline" in command:
             deadline = ""
+        if name in HAS_OWN_GROUP or name.startswith("--"):
+            options = ""
         pages = f"--http {self.pages}" if self.pages and name in ASKS_PAGES else ""
         words = [word.strip("'") for word in f"{command} {options} {deadline} {pages}".split()]
+        words = [self.words.get(word, word) for word in words]
         prefix = NO_PRIVILEGE if os.geteuid() == 0 else []
         shell = 'exec "$@"' + {"full": " > /dev/full", "": ""}.get(to, "")
         run = ["bash", "-c", shell, "bash", *prefix, *COMMAND, *words]
         with subprocess.Popen(
-            run, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+            run, cwd=self.folder, env=variables, stdin=subprocess.DEVNULL,
             stdout=_closed_pipe() if to == "closed" else subprocess.PIPE, stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
             out, err = process.communicate(timeout=TIMEOUT_S)
-        shown = (out or b"")[:2000].decode(errors="replace") if name != "export" else ""
+        shown = (out or b"")[:2000].decode(errors="replace") if name not in SHOWS_FIGURES else ""
         lines = [*shown.splitlines(), *err.decode(errors="replace").splitlines()]
         described = "\n".join(f"    {self._masked(line)}".rstrip() for line in lines)
         return f"$ dledger {command}\n{described}\n    exit {process.returncode}".replace(
@@ -148,6 +202,7 @@ def main() -> None:
         with NodeGroup(place.folder / "three") as group:
             show_what_repeats(place, group)
             show_what_varies(place, group)
+        show_what_is_full(place)
 
 
 def show_what_repeats(place: Place, group: NodeGroup) -> None:
@@ -161,6 +216,9 @@ def show_what_repeats(place: Place, group: NodeGroup) -> None:
     (place.folder / "flipped.export").write_bytes(raw.replace(b"world", b"World"))
     place.show("Numbers and texts that make no sense", NUMBERS, options)
     place.show("Files that cannot be used", FILES, options)
+    _show_own_files(place, options)
+    place.show("A group on this machine that cannot run", LOCAL_GROUPS, "")
+    place.show("Shells without completion", SHELLS, "")
     place.pages = _pages(group)
     place.show("The output goes to a full disk", WRITES, options, to="full")
     place.show("The reader of the output has gone", WRITES, options, to="closed")
@@ -174,6 +232,57 @@ def show_what_repeats(place: Place, group: NodeGroup) -> None:
     place.show("Nothing runs at the address", EVERY_COMMAND, nothing)
 
 
+def _show_own_files(place: Place, options: str) -> None:
+    """Print the tries with files of the user that cannot be used."""
+    place.make_records()
+    place.show("Records of producers that cannot be used", RECORDS, options)
+    for title, state in (("is locked", "locked/state"), ("is a file", "lines.txt")):
+        variables = {"XDG_STATE_HOME": str(place.folder / state)}
+        commands = ["append --producer p --body x", "import one.export"]
+        place.show(f"The folder of the records {title}", commands, options, environment=variables)
+    contents = {
+        "is no TOML": "servers = [",
+        "has a wrong key": '[profiles.p]\nserver = "h:1"\n',
+        "names no profile of its own": 'default = "q"\n[profiles.p]\nservers = "h:1"\n',
+        "may not be read": "",
+        "is a folder": None,
+    }
+    for number, (title, content) in enumerate(contents.items()):
+        file = place.folder / f"config{number}" / "dledger" / "config.toml"
+        (file if content is None else file.parent).mkdir(parents=True)
+        if content is not None:
+            file.write_text(content)
+        if content == "":
+            file.chmod(0)
+        variables = {"XDG_CONFIG_HOME": str(file.parent.parent)}
+        place.show(f"The file of profiles {title}", PROFILES, "", environment=variables)
+    token_options = [f"--admin-token-file {name}" for name in TOKENS]
+    commands = [f"{name} {one}" for name in ("transfer n1", "audit-token") for one in token_options]
+    place.show("Tokens that cannot be used", [*commands, "audit-token"], options)
+
+
+def show_what_is_full(place: Place) -> None:
+    """Print the tries on a group whose volume is full, which needs root to be mounted."""
+    folder = place.folder / "volume"
+    with (
+        volume_of_8_mib(folder),
+        NodeGroup(folder, 1, segment_size_bytes=256 << 10) as group,
+    ):
+        servers = ",".join(group.peers.values())
+        group.master()
+        with contextlib.suppress(OSError), (folder / "filler").open("wb") as filler:
+            while True:
+                filler.write(bytes(4096))
+        with contextlib.suppress(RefusedError), BlockingClient(servers, "g") as client:
+            while True:
+                client.append(b"full " * 20_000, deadline_s=3.0)
+        (place.folder / "one.export").unlink(missing_ok=True)
+        place.keep_export(group)
+        place.pages = _pages(group)
+        place.show("The volume of a single member is full", FULL, _options(group))
+        place.pages = ""
+
+
 def show_what_varies(place: Place, group: NodeGroup) -> None:
     """Print the tries on a group that is unwell, whose messages name what was tried last."""
     leader = group.master()
@@ -182,7 +291,11 @@ def show_what_varies(place: Place, group: NodeGroup) -> None:
     alone = f"{_options(group, [leader])} --no-follow"
     place.show("The leader is frozen, and no other is asked", EVERY_COMMAND, alone)
     patient = [f"{command} --deadline 30" for command in PATIENT]
+    place.words["FROZEN"] = leader
+    place.pages = _pages(group)
+    patient += ["transfer FROZEN --deadline 30", "status"]
     place.show("The leader is frozen", patient, _options(group))
+    place.pages = ""
     group.thaw(leader)
     group.master()
     for member in others:

@@ -102,6 +102,8 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
         reason += f", the leader is {response.leader_id or 'unknown'}"
     elif kind.appends and response.code is DLedgerResponseCode.UNEXPECTED_ARGUMENT:
         reason += ", the body is too large for a segment of this group"
+    elif response.code is DLedgerResponseCode.DISK_FULL:
+        reason += ", the volume of the leader, or those of a majority, are full"
     elif command.remark:
         reason += f", {command.remark[:REMARK_SHOWN_MAX]}"
     return Judgement(verdict, response, response.code, reason)

@@ -99,6 +99,8 @@ class Latencies:
     longest_s: float = 0.0
     unreachable: str = ""
     """Why an append found no leader in time; empty if all did."""
+    problem: str = ""
+    """Why the last append that failed did; empty if none did."""
     _buckets: Counter[int] = field(default_factory=Counter)
 
     def add(self, latency_s: float) -> None:
@@ -146,7 +148,9 @@ async def run(arguments: argparse.Namespace) -> int:
     else:
         for name, value in figures.items():
             printing.write_line(f"{TITLES[name]:22}{_cell(value):>12}")
-    if not latencies.count:
+    if latencies.problem:
+        printing.complain(f"dledger: not every append was acknowledged: {latencies.problem}")
+    elif not latencies.count:
         printing.complain(
             "dledger: no append that began and ended in the measured time; use more --seconds or "
             "fewer --in-flight"
@@ -183,6 +187,8 @@ async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latenci
 
     async for outcome in client.append_all(bodies(), in_flight=arguments.in_flight):
         now_s, sent_s = loop.time(), handed_s.popleft()
+        if not isinstance(outcome, Acknowledged):
+            latencies.problem = outcome.reason
         if isinstance(outcome, Refused) and outcome.code is DLedgerResponseCode.METADATA_ERROR:
             latencies.unreachable = outcome.reason
         if isinstance(outcome, Acknowledged) and begin_s <= now_s < end_s:

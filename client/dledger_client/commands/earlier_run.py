@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from dledger_client.client import DLedgerClient
 from dledger_client.commands.exits import UsageError
-from dledger_client.commands.producer_record import Record
+from dledger_client.commands.producer_record import ALL_AGAIN, Record
 from dledger_client.errors import NoEntryError
 from dledger_formats.log import disk
 from dledger_formats.log.channels import WINDOW, number_of, sequence_near
@@ -22,8 +22,6 @@ from dledger_formats.log.channels import WINDOW, number_of, sequence_near
 SCAN_ENTRIES_MAX: Final = 1 << 20
 """How many entries are read before the first body is sent; other clients may have added more."""
 DIGEST_BYTES: Final = 16
-ALL_AGAIN: Final = "to append all of the input again, also what is already in the log"
-"""What another name or a removed record does, for messages about an input that is refused."""
 
 
 class Found(NamedTuple):

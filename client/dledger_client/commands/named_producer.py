@@ -23,9 +23,9 @@ import msgspec
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
 from dledger_client.client import DLedgerClient
 from dledger_client.commands.bodies import InputError
-from dledger_client.commands.earlier_run import ALL_AGAIN, EarlierRun
+from dledger_client.commands.earlier_run import EarlierRun
 from dledger_client.commands.exits import UsageError
-from dledger_client.commands.producer_record import Record, RecordFile, Witness
+from dledger_client.commands.producer_record import ALL_AGAIN, Record, RecordFile, Witness
 from dledger_client.errors import NoEntryError
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.log.checksum import crc32

@@ -14,6 +14,10 @@ from dledger_client.commands.exits import UsageError
 
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
 NAME_BYTES_MAX: Final = 80
+ALL_AGAIN: Final = "to append all of the input again, also what is already in the log"
+"""What another name or a removed record does, for messages about a record or an input."""
+
+_BEGINNING_AGAIN: Final = f"use another name, or remove the record, {ALL_AGAIN}"
 
 
 class RecordError(Exception):
@@ -82,7 +86,8 @@ class RecordFile:
             lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UsageError(
-                f"cannot keep the record of producer {name} in {path.parent}: {error.strerror}"
+                f"cannot keep the record of producer {name} in {path.parent}: {error.strerror}; "
+                f"set {STATE_VARIABLE} to a folder that you may write"
             ) from error
         try:
             try:
@@ -104,13 +109,19 @@ class RecordFile:
             record = msgspec.json.decode(self.path.read_bytes(), type=Record)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except OSError as error:
             raise UsageError(
-                f"cannot read the record of producer {self._name}: {self.path}: {error}"
+                f"cannot read the record of producer {self._name}: {self.path}: {error.strerror}"
+            ) from error
+        except msgspec.DecodeError as error:
+            raise UsageError(
+                f"the record of producer {self._name} is damaged: {self.path}: {error}; "
+                f"{_BEGINNING_AGAIN}"
             ) from error
         if record.group != self._group or not 0 <= record.base <= record.acknowledged:
             raise UsageError(
-                f"{self.path} is not the record of producer {self._name} of group {self._group}"
+                f"{self.path} is not the record of producer {self._name} of group {self._group}; "
+                f"{_BEGINNING_AGAIN}"
             )
         return record
 
@@ -125,7 +136,10 @@ class RecordFile:
             temporary.replace(self.path)
             _sync_folder(self.path.parent)
         except OSError as error:
-            raise RecordError(f"cannot save {self.path}: {error.strerror}") from error
+            raise RecordError(
+                f"cannot save {self.path}: {error.strerror}; once it can be saved, run the command "
+                "again: it continues where it ended"
+            ) from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -134,7 +148,7 @@ def _make_folder(folder: Path) -> None:
     Each folder is synced before the next one is made in it. So if a crash interrupts this, only the
     last folder that was made may not be durable, and the next run syncs that first.
     """
-    if not folder.is_dir():
+    if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
     elif not os.access(folder.parent, os.R_OK | os.W_OK):

@@ -95,18 +95,26 @@ def resolve(arguments: argparse.Namespace) -> None:
     name_used = named or config.default
     if not name_used:
         return
-    if name_used not in config.profiles:
-        known = ", ".join(sorted(config.profiles)) or "none"
-        shown = name_used[:NAME_SHOWN_MAX]
-        raise ProfileError(
-            f"{config_path()} has no profile {shown!a}; the profiles there are: {known}"
-        )
-    profile = config.profiles[name_used]
+    named_by = ""
+    if not arguments.profile:
+        named_by = f", which ${PROFILE_VARIABLE} names" if named else ", its own default"
+    profile = _profile(config, name_used, named_by)
     for name in wanted:
         if getattr(arguments, name) is None:
             setattr(arguments, name, getattr(profile, name))
     if getattr(arguments, "admin_token_file", "") is None and not is_led_elsewhere:
         arguments.admin_token_file = profile.admin_token_file
+
+
+def _profile(config: Config, name: str, named_by: str) -> Profile:
+    """Return a profile. Raises ProfileError if there is none, with what names it."""
+    if name not in config.profiles:
+        known = ", ".join(sorted(config.profiles)) or "none"
+        raise ProfileError(
+            f"{config_path()} has no profile {name[:NAME_SHOWN_MAX]!a}{named_by}; the profiles "
+            f"there are: {known}"
+        )
+    return config.profiles[name]
 
 
 def _open_options(arguments: argparse.Namespace, *, is_led_elsewhere: bool) -> list[str]:

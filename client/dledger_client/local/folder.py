@@ -199,5 +199,7 @@ def _write(path: Path, content: bytes) -> None:
 def _raised_as_local_group_error(folder: Path) -> Iterator[None]:
     try:
         yield
+    except FileExistsError as error:  # what `mkdir` says of a file
+        raise LocalGroupError(f"cannot use {error.filename} as a folder: it is a file") from error
     except OSError as error:
         raise LocalGroupError(f"cannot use folder {folder}: {error.strerror}") from error
