@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, TRANSFER
+from dledger_client.calls.slots import TIME_LEFT_MIN_S
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.backoff import pause_s
 from dledger_client.cluster.members import CLOSED
@@ -18,7 +19,7 @@ from dledger_client.errors import (
     RefusedError,
     last_errors,
 )
-from dledger_client.session import TIME_LEFT_MIN_S, Session
+from dledger_client.session import Session
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import (

@@ -22,9 +22,10 @@ from dledger_client.calls.call import (
 )
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.member_reads import MemberReads, ReadFrom
+from dledger_client.calls.slots import CallSlots
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import ClientError, GroupUnreachableError, RefusedError
+from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
@@ -41,8 +42,6 @@ from dledger_formats.protocol.requests import (
 
 CALLS_MAX: Final = 8192
 """Maximum number of concurrent single requests; further requests wait."""
-TIME_LEFT_MIN_S: Final = 0.001
-"""The deadline of a request for which no time is left: it ends before it is sent."""
 BATCHES_MAX: Final = 4
 """Maximum number of concurrent `append_batch` calls; further calls wait."""
 
@@ -81,7 +80,7 @@ class Session:
         self._consistency = consistency if anywhere else None
         self._at_least_once = at_least_once
         self._producer = Producer(group, dispatcher, tasks.spawn) if idempotent else None
-        self._call_slots = asyncio.Semaphore(CALLS_MAX)
+        self._call_slots = CallSlots(CALLS_MAX, group)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -249,7 +248,7 @@ class Session:
 
     async def append(self, body: bytes, deadline_s: float | None) -> Message:
         """Append one entry and return the response. Raises the ClientError that ended the call."""
-        left_s = await self._take_slot(deadline_s)
+        left_s = await self._call_slots.take(self._timeout_s(deadline_s))
         try:
             call = self.start_append(body, left_s)
         except (TypeError, ValueError):
@@ -270,31 +269,11 @@ class Session:
 
         `answer_s` is how long the leader may delay its response.
         """
-        left_s = await self._take_slot(deadline_s)
+        left_s = await self._call_slots.take(self._timeout_s(deadline_s))
         call = self._call(kind, request, left_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
         self._submit(call)
         return await self._finish(call)
-
-    async def _take_slot(self, deadline_s: float | None) -> float:
-        """Wait for the slot of a call, and return the time that is left for it.
-
-        Raises GroupUnreachableError if there is none in time.
-        """
-        timeout_s = self._timeout_s(deadline_s)
-        if not self._call_slots.locked():
-            await self._call_slots.acquire()  # without waiting
-            return timeout_s
-        until_s = self._loop.time() + timeout_s
-        try:
-            async with asyncio.timeout_at(until_s):
-                await self._call_slots.acquire()
-        except TimeoutError:
-            raise GroupUnreachableError(
-                f"{CALLS_MAX} other requests to group {self.group} were under way for "
-                f"{timeout_s:g} s"
-            ) from None
-        return max(until_s - self._loop.time(), TIME_LEFT_MIN_S)
 
     async def _finish(self, call: Call) -> Message:
         """Await the response to a call that holds a slot.
