@@ -8,6 +8,7 @@ dledger status
 
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
@@ -91,8 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     streams.prepare()
     top = parser()
     argcomplete.autocomplete(top)  # has an effect only when a shell requests completions
+    given = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = top.parse_args(argv)
+        _check_order(top, given)
+        arguments = top.parse_args(given)
         if "run" not in arguments:  # `dledger` alone
             top.print_help()
             top.exit()
@@ -111,6 +114,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         code = _fail(error)
     return _finish(code)
+
+
+def _check_order(top: Parser, given: list[str]) -> None:
+    """Exit for an option before the command: argparse would take its value for the command."""
+    first = given[0].partition("=")[0] if len(given) > 1 else ""
+    if first.strip("-") and first.startswith("-") and first not in top.own_options:
+        top.error(
+            f"{first} is before the command; options come after it, as in `dledger get 7 --group g`"
+        )
 
 
 def _finish(code: int) -> int:

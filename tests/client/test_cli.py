@@ -90,6 +90,29 @@ def test_a_failed_get_prints_an_error_and_sets_the_exit_code(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--group", "--group=g", "--json"])
+def test_an_option_before_the_command_is_told_where_it_belongs(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([option, "g", "get", "0"])
+
+    name = option.partition("=")[0]
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == (
+        f"dledger: {name} is before the command; options come after it, as in `dledger get 7 "
+        "--group g`; see dledger --help\n"
+    )
+
+
+@pytest.mark.parametrize("asked", ["..", "..5", "0...5"])
+def test_a_wrong_range_is_told_as_it_was_given(
+    asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["get", asked]) == 2
+    assert f"dledger: '{asked}' is no index; expected" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["put"], ["append", "--in-flight", "0"], ["append", "--deadline", "nan"],

@@ -54,9 +54,10 @@ FILES = [
     "append --producer p lines.txt",
 ]  # fmt: skip
 FULL = [
-    "append --body x --deadline 5",
-    *(one for one in EVERY_COMMAND if not one.startswith(("append", "member add", "transfer"))),
-]
+    "append --body x --deadline 5", "export - --last 1",
+    *(one for one in EVERY_COMMAND if one.split()[0] not in ("append", "export", "transfer")
+      and one != "member add n7"),
+]  # fmt: skip
 RECORDS = [
     "append --producer full lines.txt", "import --producer full one.export",
     "append --producer broken --body x", "append --producer secret --body x",
@@ -111,8 +112,6 @@ class Place:
         (folder / "locked").mkdir(mode=0o555)
         (folder / "empty.token").touch()
         (folder / "good.token").write_text("a" * 40)
-        self.words: dict[str, str] = {}
-        """What the words in capitals in commands stand for."""
 
     def show(
         self, title: str, commands: Sequence[str], options: str, *, to: str = "",
@@ -155,7 +154,6 @@ class Place:
             options = ""
         pages = f"--http {self.pages}" if self.pages and name in ASKS_PAGES else ""
         words = [word.strip("'") for word in f"{command} {options} {deadline} {pages}".split()]
-        words = [self.words.get(word, word) for word in words]
         prefix = NO_PRIVILEGE if os.geteuid() == 0 else []
         shell = 'exec "$@"' + {"full": " > /dev/full", "": ""}.get(to, "")
         run = ["bash", "-c", shell, "bash", *prefix, *COMMAND, *words]
@@ -291,10 +289,8 @@ def show_what_varies(place: Place, group: NodeGroup) -> None:
     alone = f"{_options(group, [leader])} --no-follow"
     place.show("The leader is frozen, and no other is asked", EVERY_COMMAND, alone)
     patient = [f"{command} --deadline 30" for command in PATIENT]
-    place.words["FROZEN"] = leader
     place.pages = _pages(group)
-    patient += ["transfer FROZEN --deadline 30", "status"]
-    place.show("The leader is frozen", patient, _options(group))
+    place.show("The leader is frozen", [*patient, "status"], _options(group))
     place.pages = ""
     group.thaw(leader)
     group.master()

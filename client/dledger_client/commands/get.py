@@ -125,7 +125,7 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         first = options.plain_int(str(begin))
         last = None if end == TO_THE_END else options.plain_int(str(end))
     except ValueError:
-        wrong = begin if begin == end else f"{begin}..{end}"
+        wrong = arguments.range or (begin if begin == end else f"{begin}..{end}")
         shown = wrong[: 2 * options.TEXT_SHOWN_MAX]
         raise UsageError(f"{shown!r} is no index; expected INDEX, FIRST..LAST or FIRST..") from None
     for number, text in ((first, begin), (last, end)):

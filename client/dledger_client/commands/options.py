@@ -31,6 +31,11 @@ _TIME: Final = re.compile(r"[0-9.][0-9.eE+-]*")
 class Parser(command_lines.Parser):
     """A parser whose help goes the way of all output."""
 
+    @property
+    def own_options(self) -> list[str]:
+        """The options that this parser knows itself, without those of its commands."""
+        return [option for action in self._actions for option in action.option_strings]
+
     def _print_message(self, message: str, file: Any = None) -> None:
         """Write the help or the version; argparse would ignore an error of the output."""
         if file is sys.stdout:
