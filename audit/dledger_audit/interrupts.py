@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class Interrupts:
@@ -19,6 +20,16 @@ class Interrupts:
         self._before = signal.getsignal(signal.SIGINT)
         self._is_main = threading.current_thread() is threading.main_thread()
         self._held: list[int] | None = None
+        self._gateways: list[Any] = []
+
+    def shield(self, gateway: Any) -> None:
+        """Let the connections of other threads to this gateway's JVM be when one is interrupted.
+
+        If KeyboardInterrupt ends a request, py4j asks the JVM to cut its connection, by a message
+        on every idle connection: it compares the JVM's port, which is the same for all. The JVM
+        then also cuts connections that were opened since, such as that of the next request.
+        """
+        self._gateways.append(gateway)
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -57,4 +68,6 @@ class Interrupts:
             self._held.append(number)
             return
         logging.disable()  # py4j logs the interrupt with a traceback
+        for gateway in self._gateways:
+            gateway._gateway_client.deque.clear()  # closes the idle ones; their threads open others
         raise KeyboardInterrupt

@@ -31,7 +31,7 @@ from dledger_audit.snapshots.reading import (
 from dledger_audit.snapshots.registers import DELTA_SCHEMA
 from dledger_audit.snapshots.replay import ReplayPass
 from dledger_audit.snapshots.steps import copies_of, read_task, step_tasks
-from dledger_audit.tasks import frame_of, rows_of, share_of
+from dledger_audit.tasks import TasksDone, frame_of, rows_of
 from dledger_formats.http.retention import HeldSnapshot
 from dledger_formats.http.status import Manifest
 from pyspark_dledger.digests import DIGEST_SCHEMA
@@ -81,19 +81,21 @@ class SparkPasses:
     ) -> pa.Table:
         """Return the digests."""
         tasks, view = self._planned(manifests, DIGESTS, cuts, ranges)
-        with doing(f"reading the log of {', '.join(manifests)}", share_of(self.context)):
-            return rows_of(self.context, tasks, view.read, DIGEST_SCHEMA)
+        done = TasksDone(self.context, len(tasks))
+        with doing(f"reading the log of {', '.join(manifests)}", done.share):
+            return rows_of(self.context, tasks, done.counting(view.read), DIGEST_SCHEMA)
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare the disputed pieces, in Spark's workers."""
         tasks, view = self._planned(manifests, PACKS, comparer.electorate.cuts, comparer.disputed)
-        packs = frame_of(self.context, tasks, view.read, PACK_SCHEMA)
+        done = TasksDone(self.context, len(tasks))
+        packs = frame_of(self.context, tasks, done.counting(view.read), PACK_SCHEMA)
 
         def compare(rows: pa.Table) -> pa.Table:
             # Spark counts the parameters, and takes the `self` of a method for one of them.
             return comparer.compare(rows)
 
-        with doing("comparing what differs", share_of(self.context)):
+        with doing("comparing what differs", done.share):
             return packs.groupBy("piece").applyInArrow(compare, OUTCOMES).toArrow()
 
     def snapshots(
@@ -108,8 +110,9 @@ class SparkPasses:
                 found = read_following(files, listed, is_newest=listed in newest)
             yield row_of(found, log_term(copies, found.listed.index))
 
-        with doing("reading snapshots", share_of(self.context)):
-            rows = rows_of(self.context, wanted, read, SNAPSHOT_SCHEMA)
+        done = TasksDone(self.context, len(wanted))
+        with doing("reading snapshots", done.share):
+            rows = rows_of(self.context, wanted, done.counting(read), SNAPSHOT_SCHEMA)
         return reads_of(rows)
 
     def changes(
@@ -117,8 +120,9 @@ class SparkPasses:
     ) -> pa.Table | None:
         """Return the changes of each step, one row per key; None if more than `rows_max` rows."""
         tasks = step_tasks(copies_of(manifests, self.urls), steps)
+        done = TasksDone(self.context, len(tasks))
         deltas = (
-            frame_of(self.context, tasks, read_task, DELTA_SCHEMA)
+            frame_of(self.context, tasks, done.counting(read_task), DELTA_SCHEMA)
             .groupBy("step", "key")
             .agg(
                 sql.min("first").alias("first"),
@@ -127,7 +131,7 @@ class SparkPasses:
             )
             .limit(rows_max + 1)
         )
-        with doing("reading the entries between snapshots", share_of(self.context)):
+        with doing("reading the entries between snapshots", done.share):
             rows = deltas.toArrow()
         return rows if len(rows) <= rows_max else None
 

@@ -78,6 +78,7 @@ def session(
         with doing("starting Spark"):
             with interrupts.held():
                 gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
+            interrupts.shield(gateway)
             if class_data is not None:
                 class_data.tell_if_unused(gateway.proc.pid)
             _log_in(gateway.jvm)

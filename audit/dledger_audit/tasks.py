@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from dledger_audit.progress import Share
 from pyspark_dledger.columns import ddl
 
 Task = TypeVar("Task")
@@ -24,22 +22,30 @@ class LostRowsError(Exception):
     """Spark has not returned the rows of all tasks."""
 
 
-def share_of(context: SparkContext) -> Share:
-    """Return a function that tells which share of the tasks of Spark's present jobs is done."""
+class TasksDone:
+    """The number of tasks that Spark's workers have done, which they report with their rows.
 
-    def share() -> float | None:
-        try:
-            tracker = context.statusTracker()
-            jobs = [tracker.getJobInfo(each) for each in tracker.getActiveJobsIds()]
-            numbers = [number for job in jobs if job is not None for number in job.stageIds]
-            stages = [tracker.getStageInfo(number) for number in numbers]
-        except (OSError, Py4JError):  # the JVM has ended, of which the work itself tells
-            return None
-        tasks = sum(each.numTasks for each in stages if each is not None)
-        done = sum(each.numCompletedTasks for each in stages if each is not None)
-        return min(1.0, done / tasks) if tasks else None
+    Spark's own tracker has this number, too. But Ctrl-C ends an audit in order only if no other
+    thread has a request at the JVM meanwhile (`Interrupts.shield`).
+    """
 
-    return share
+    def __init__(self, context: SparkContext, tasks: int) -> None:
+        self._done = context.accumulator(0)
+        self._tasks = tasks
+
+    def counting(self, read: Read[Task]) -> Read[Task]:
+        """Return a function for the workers that runs a task by `read`, and counts it."""
+        done = self._done
+
+        def counted(task: Task) -> Iterator[pa.RecordBatch]:
+            yield from read(task)
+            done.add(1)
+
+        return counted
+
+    def share(self) -> float | None:
+        """Return the share of the tasks that is done; a task that was repeated may count twice."""
+        return min(1.0, self._done.value / self._tasks) if self._tasks else None
 
 
 def rows_of(

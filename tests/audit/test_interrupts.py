@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,3 +91,15 @@ def test_an_audit_that_ignores_ctrl_c_ignores_it_while_spark_runs() -> None:
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_leaves_py4j_no_idle_connection_that_it_could_send_a_message_on(
+    interrupts: Interrupts,
+) -> None:
+    idle = deque(["of another thread"])
+    interrupts.shield(SimpleNamespace(_gateway_client=SimpleNamespace(deque=idle)))
+
+    with pytest.raises(KeyboardInterrupt), interrupts.handled():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert not idle

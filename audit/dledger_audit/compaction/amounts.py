@@ -25,7 +25,7 @@ from dledger_audit.compaction.compact import plan
 from dledger_audit.compaction.decision import Rule, mark_of
 from dledger_audit.compaction.live import KEYS_PER_PARTITION, Part, divided
 from dledger_audit.progress import doing
-from dledger_audit.tasks import share_of
+from dledger_audit.tasks import TasksDone
 from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
 from pyspark_dledger.copies import Copy, RefusedError
@@ -257,13 +257,19 @@ class SparkAmounts:
     ) -> pa.Table:
         """Return the entries and bytes of each state by segment."""
         tasks = [(part, segment_of(part, edges)) for part in divided(parts, self.entries_max)]
+        done = TasksDone(self.context, len(tasks))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             decode = decoder(decoder_name)
+
+            def rows_of_task(number: int) -> Iterator[pa.RecordBatch]:
+                part, segment = tasks[number]
+                return rows_of_part(part, segment, decode)
+
+            counted = done.counting(rows_of_task)
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    part, segment = tasks[number]
-                    yield from rows_of_part(part, segment, decode)
+                    yield from counted(number)
 
         entries = parts[-1].last_index - parts[0].first_index
         partitions = max(4, entries // KEYS_PER_PARTITION)
@@ -286,7 +292,7 @@ class SparkAmounts:
                 sql.min(sql.when(sql.col("kind") == LOST, sql.col("key"))).alias("reason"),
             )
         )
-        with doing("measuring how much is live", share_of(self.context)):
+        with doing("measuring how much is live", done.share):
             return states.toArrow()
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as sql
 
 from dledger_audit.compaction.decision import Rule, mark_of
 from dledger_audit.progress import doing
-from dledger_audit.tasks import share_of
+from dledger_audit.tasks import TasksDone
 from dledger_formats.log import disk
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice
@@ -153,10 +153,17 @@ class SparkLive:
         first_index, last_index = parts[0].first_index, parts[-1].last_index
         tasks = divided(parts, self.entries_max)
 
+        done = TasksDone(self.spark.sparkContext, len(tasks))
+
+        def marks_of_task(number: int) -> Iterator[pa.RecordBatch]:
+            return marks_of_part(tasks[number], decoder_name)
+
+        counted = done.counting(marks_of_task)
+
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from marks_of_part(tasks[number], decoder_name)
+                    yield from counted(number)
 
         partitions = max(4, (last_index - first_index) // KEYS_PER_PARTITION)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -176,6 +183,6 @@ class SparkLive:
             .groupBy("word")
             .agg(sql.bit_or("bits").alias("bits"), sql.min("lost").alias("lost"))
         )
-        with doing("deciding which entries stay", share_of(self.spark.sparkContext)):
+        with doing("deciding which entries stay", done.share):
             found = words.toArrow()
         return words_of(first_index, last_index, found)
