@@ -66,7 +66,7 @@ def test_a_record_that_cannot_be_saved_hides_no_unknown_outcome(
     assert main(["append", "--producer", "p", given(tmp_path, SAVE_EVERY + 2)]) == 3
     err = capsys.readouterr().err
     assert f"acknowledged    {SAVE_EVERY}\n" in err
-    assert f"may or may not be in the log: line {SAVE_EVERY + 1} to {SAVE_EVERY + 2}." in err
+    assert f"may or may not be in the log: lines {SAVE_EVERY + 1} to {SAVE_EVERY + 2}." in err
     assert err.endswith("dledger: cannot save it: No space left on device\n")
 
 
@@ -78,7 +78,7 @@ def test_each_line_of_unknown_outcome_is_named(
 
     assert main(["append", "--in-flight", "1", *options, given(tmp_path, 30)]) == 3
     named = ", ".join(str(number) for number in range(1, 30, 2))
-    assert f"\nThese may or may not be in the log: line {named}. With" in capsys.readouterr().err
+    assert f"\nThese may or may not be in the log: lines {named}. With" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("records")
@@ -154,10 +154,10 @@ def test_an_append_of_an_open_input_ends_at_the_deadline_of_the_first_line() -> 
 
     assert code == 5
     assert "dledger: the entry was not appended: no leader" in err
-    assert err.endswith(f"dledger: the group is unreachable; {REST} line 1\n")
+    assert err.endswith("dledger: the group is unreachable; nothing was appended\n")
 
 
-def test_an_append_to_an_unreachable_group_says_which_lines_it_left_out(
+def test_an_append_to_an_unreachable_group_says_that_it_left_out_all_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--servers", UNREACHABLE_SERVER, "--deadline", "0.5", "--in-flight", "2"]
@@ -165,7 +165,54 @@ def test_an_append_to_an_unreachable_group_says_which_lines_it_left_out(
     assert main(["append", given(tmp_path, 5), *options]) == 5
     err = capsys.readouterr().err
     assert "refused         2\n" in err
-    assert err.endswith(f"dledger: the group is unreachable; {REST} line 2\n")
+    assert "These were not appended" not in err
+    assert err.endswith("dledger: the group is unreachable; nothing was appended\n")
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "json"]])
+def test_the_refused_lines_after_the_last_one_that_may_be_in_the_log_belong_to_the_rest(
+    group: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    """Whoever continues after the line that is named loses none of them."""
+    group["n0"].script.extend([Code.SUCCESS] + [Fault.NO_ANSWER] + [Code.DISK_FULL] * 100)
+    command = ["append", "--in-flight", "1", "--deadline", "0.5", *options]
+
+    assert main([*command, given(tmp_path, 5)]) == 3
+    err = capsys.readouterr().err
+    assert "These were not appended" not in err
+    assert err.endswith(f"dledger: the volumes of the group are full; {REST} line 2\n")
+
+
+def test_refused_lines_before_others_that_are_in_the_log_are_named(
+    group: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unsupported = Code.UNSUPPORTED
+    group["n0"].script.extend([unsupported, Code.SUCCESS, unsupported, unsupported, Code.SUCCESS])
+
+    assert main(["append", "--in-flight", "1", given(tmp_path, 5)]) == 4
+    assert capsys.readouterr().err.endswith("These were not appended: lines 1, 3 to 4.\n")
+
+
+def test_refused_lines_at_the_end_of_an_input_that_was_taken_wholly_are_named(
+    group: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group["n0"].script.extend([Code.SUCCESS] * 4 + [Code.UNSUPPORTED])
+
+    assert main(["append", "--in-flight", "1", given(tmp_path, 5)]) == 4
+    assert capsys.readouterr().err.endswith("These were not appended: line 5.\n")
+
+
+def test_refused_lines_in_an_input_that_was_cut_short_are_named_once(
+    group: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group["n0"].script.extend([Code.UNSUPPORTED, Code.SUCCESS] + [Code.DISK_FULL] * 100)
+    command = ["append", "--in-flight", "1", "--deadline", "0.5"]
+
+    assert main([*command, given(tmp_path, 5)]) == 4
+    assert capsys.readouterr().err.endswith(
+        "These were not appended: line 1.\n"
+        f"dledger: the volumes of the group are full; {REST} line 2\n"
+    )
 
 
 def test_an_append_to_an_unreachable_group_says_nothing_of_a_rest_after_the_last_line(
@@ -185,7 +232,7 @@ def test_a_producer_with_a_refused_line_says_which_lines_it_left_out(
     options = ["--producer", "p", "--in-flight", "1"]
 
     assert main(["append", *options, given(tmp_path, 5)]) == 4
-    assert capsys.readouterr().err.endswith(f"dledger: an append failed; {REST} line 2\n")
+    assert capsys.readouterr().err.endswith(f"dledger: an append failed; {REST} line 1\n")
 
 
 TOO_LONG = b"x" * (disk.BODY_SIZE_MAX + 1)

@@ -6,7 +6,7 @@ and anything that another program might call.
 Appending
     append         `dledger append`
     bodies, lines  where its bodies come from
-    append_report, tally  what it prints about their outcomes
+    append_report, tally, ranges  what it prints about their outcomes
     named_producer, producer_record, earlier_run  `--producer NAME`, and what an earlier run left
 Reading
     get, tail      `dledger get` and `dledger tail`

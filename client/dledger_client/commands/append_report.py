@@ -64,8 +64,9 @@ async def report(
         printing.complain(f"dledger: {single}")
         return problem
     hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
+    refused_hint = ""
     if arguments.producer is not None:
-        hint = " Run the command again: it continues where it ended."
+        hint = refused_hint = " Run the command again: it continues where it ended."
         hint = tally.remedy or hint
     if tally.taken == 1 and tally.reasons:
         # An earlier run appended the lines before: the number says which one is the only one left.
@@ -74,16 +75,20 @@ async def report(
         reason = next(iter(tally.reasons))
         printing.complain(f"dledger: {what} {outcome}: {reason}.{hint * tally.unknown}")
         return problem
-    for line in tally.lines(summary, bodies.noun(arguments), hint):
+    for line in tally.lines(summary, bodies.noun(arguments), hint, refused_hint):
         printing.complain(line)
     return problem
 
 
 def left_out(tally: Tally, arguments: argparse.Namespace) -> str:
-    """Return a text on the part of the input that was not appended; empty if all of it was."""
+    """Return a text on the rest of an input that was cut short; empty if all of it was taken.
+
+    A refused body belongs to the rest unless a later one is in the log or may be: the summary then
+    names it.
+    """
     if not tally.is_cut_short:
         return ""
-    count = tally.skipped + tally.taken
+    count = tally.end_number
     if not count:
         return "nothing was appended"
     noun = bodies.noun(arguments)

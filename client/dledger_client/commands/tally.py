@@ -8,12 +8,11 @@ from typing import Any, Final
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.commands.exits import ExitCode
+from dledger_client.commands.ranges import Ranges
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
 """Maximum number of distinct reasons in the summary."""
-RANGES_MAX: Final = 100
-"""Maximum number of ranges of unknown outcomes that the summary names."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +34,11 @@ class Tally:
     first_index: int | None = None
     last_index: int | None = None
     reasons: Counter[str] = field(default_factory=Counter)
-    unknown_ranges: list[list[int]] = field(default_factory=list)
-    """First and last number of consecutive bodies whose outcome is unknown, from 1."""
+    unknown_numbers: Ranges = field(default_factory=Ranges)
+    """The numbers of the bodies whose outcome is unknown, from 1 on."""
+    refused_numbers: Ranges = field(default_factory=Ranges)
+    _last_number: int = 0
+    """The number of the last body that is acknowledged or whose outcome is unknown."""
     are_unfinished_unsent: bool = False
     """Whether no body without an outcome was sent: none of them will ever be in the log."""
     has_other_input: bool = False
@@ -80,6 +82,9 @@ class Tally:
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
         self._note_room(outcome)
+        number = self.skipped + outcome.number + 1
+        if not isinstance(outcome, Refused):
+            self._last_number = number
         if isinstance(outcome, Acknowledged):
             self.acknowledged += 1
             index = outcome.index
@@ -88,9 +93,10 @@ class Tally:
             return
         if isinstance(outcome, Unknown):
             self.unknown += 1
-            self._note_unknown(self.skipped + outcome.number + 1)
+            self.unknown_numbers.add(number)
         else:
             self.refused += 1
+            self.refused_numbers.add(number)
             self.unreachable |= outcome.code is DLedgerResponseCode.METADATA_ERROR
         if len(self.reasons) < REASONS_MAX or outcome.reason in self.reasons:
             self.reasons[outcome.reason] += 1
@@ -112,10 +118,12 @@ class Tally:
             "reasons": dict(self.reasons),
         }
 
-    def lines(self, summary: dict[str, Any], noun: str, hint: str) -> list[str]:
+    def lines(
+        self, summary: dict[str, Any], noun: str, hint: str, refused_hint: str = ""
+    ) -> list[str]:
         """Return the summary as text; `noun` is the word for a body, such as line.
 
-        `hint` says what to do about unknown outcomes.
+        The hints say what to do about unknown outcomes and refused bodies.
         """
         lines = [
             f"acknowledged    {self.acknowledged}",
@@ -140,11 +148,28 @@ class Tally:
         ]
         if self.unfinished and self.are_unfinished_unsent:
             lines.append(f"These were not appended: the last {self.unfinished} that were read.")
+        if refused := self._refused_before_end:
+            lines.append(f"These were not appended: {refused.text(noun)}.{refused_hint}")
         if self.unknown or self._in_doubt:
-            lines.append(
-                f"These may or may not be in the log: {noun} {self._unknown_text()}.{hint}"
-            )
+            lines.append(f"These may or may not be in the log: {self._unknown_text(noun)}.{hint}")
         return lines
+
+    @property
+    def end_number(self) -> int:
+        """The number of the last body that is in the log or may be; 0 if there is none.
+
+        A run that ended early has appended nothing of what follows.
+        """
+        if self._in_doubt:
+            return self.skipped + self.taken
+        return max(self.skipped, self._last_number)
+
+    @property
+    def _refused_before_end(self) -> Ranges:
+        """The refused bodies, without those that belong to the rest of an input cut short."""
+        return self.refused_numbers.up_to(
+            self.end_number if self.is_cut_short else self.skipped + self.taken
+        )
 
     @property
     def _in_doubt(self) -> int:
@@ -160,19 +185,10 @@ class Tally:
         self._left_of_full_window -= 1
         self.is_full |= self._left_of_full_window <= 0
 
-    def _note_unknown(self, number: int) -> None:
-        ranges = self.unknown_ranges
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        elif len(ranges) <= RANGES_MAX:
-            ranges.append([number, number])
-
-    def _unknown_text(self) -> str:
+    def _unknown_text(self, noun: str) -> str:
         """Name the bodies with unknown outcomes; those without an outcome are the last ones."""
-        ranges = [*self.unknown_ranges]
+        numbers = self.unknown_numbers.copy()
         if self._in_doubt:
             end = self.skipped + self.taken
-            ranges.append([end - self.unfinished + 1, end])
-        texts = [str(first) if first == last else f"{first} to {last}" for first, last in ranges]
-        shown = texts[:RANGES_MAX]
-        return ", ".join(shown) + (" and others" if len(texts) > len(shown) else "")
+            numbers.add(end - self.unfinished + 1, end)
+        return numbers.text(noun)
