@@ -45,7 +45,7 @@ from dledger_client.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from dledger_client.exports.records import ExportError
+from dledger_client.exports.records import ExportError, WrongSourceError
 from dledger_client.local.errors import MemberFailedError
 from dledger_formats import console
 from dledger_formats.console import OutputError, ReaderGoneError
@@ -55,6 +55,7 @@ EXIT_INTERRUPTED: Final = 130
 _EXIT_CODES: Final = (
     (UsageError, ExitCode.USAGE),
     (ProfileError, ExitCode.USAGE),
+    (WrongSourceError, ExitCode.USAGE),
     (OutputError, ExitCode.FAILED),
     (RecordError, ExitCode.FAILED),
     (ExportError, ExitCode.FAILED),

@@ -128,3 +128,23 @@ def test_an_export_without_the_name_of_its_group_is_extended_from_the_group(
     assert main(["export", str(tmp_path / "out")]) == 0
 
     assert [one.body for one in exported(tmp_path / "out")] == [b"a", b"b", b"c"]
+
+
+def test_an_export_that_cannot_be_written_fails_as_it_does_on_a_full_disk(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nowhere" / "out"
+
+    assert main(["export", "--folder", str(folder), str(path)]) == 1
+    assert capsys.readouterr().err == f"dledger: cannot write {path}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", [["import"], ["export", "--servers", "127.0.0.1:1"]])
+def test_a_file_that_is_not_an_export_is_a_wrong_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    path = tmp_path / "lines"
+    path.write_text("a\nb\n")
+
+    assert main([*command, str(path)]) == 2
+    assert capsys.readouterr().err == f"dledger: {path} is not an export\n"

@@ -290,7 +290,7 @@ def test_a_member_cannot_start_while_its_folder_is_exported(folder: Path) -> Non
 def test_a_folder_that_is_none_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["export", "--folder", str(tmp_path), str(tmp_path / "out")]) == 1
+    assert main(["export", "--folder", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "is not a member's folder" in capsys.readouterr().err
 
 

@@ -125,7 +125,7 @@ def test_an_empty_group_gives_an_export_that_can_grow(
         (["--until", "x"], 2, "--until needs --follow"),
         (["--follow", "--until", ""], 2, "--until needs a TEXT that is not empty"),
         (["--follow", "--last", "2"], 2, "--follow cannot be combined"),
-        (["--folder", "/nowhere"], 1, "is not a member's folder"),
+        (["--folder", "/nowhere"], 2, "is not a member's folder"),
     ],
 )
 def test_wrong_arguments_are_refused(

@@ -49,8 +49,9 @@ def add_parser(commands: options.Commands) -> None:
             "dledger export --follow --until bye a.export": "end after the entry `bye`",
             "dledger export - | gzip > all.gz": "write to a pipe",
         },
-        exit_codes="0 exported; 1 the export or the folder is damaged, or cannot be written, "
-        "or the log goes on after TEXT; 2 usage error; 4 no such entry; 5 group unreachable; "
+        exit_codes="0 exported; 1 the folder or what FILE holds is damaged, FILE cannot be "
+        "written, or the log goes on after TEXT; 2 usage error, or FILE holds something else, or "
+        "FOLDER is not a member's; 4 no such entry; 5 group unreachable; "
         "128 + n ended by signal n, and what was written can be imported.",
     )
     parser.add_argument("file", metavar="FILE", help="file to write; - is standard output")
@@ -159,7 +160,7 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
         else:
             writer = await _extended(Path(arguments.file), arguments)
     except OSError as error:
-        raise UsageError(f"cannot write {arguments.file}: {error.strerror}") from error
+        raise ExportError(f"cannot write {arguments.file}: {error.strerror}") from error
     try:
         yield writer
     except BrokenPipeError as error:

@@ -55,10 +55,10 @@ def add_parser(commands: options.Commands) -> None:
             "gunzip < all.gz | dledger import -": "from a pipe",
         },
         exit_codes="0 all imported; 1 the export was cut or is damaged, or its order is "
-        "lost, or the indexes could not be written; 2 usage error, or the "
-        "group is not empty; 3 an outcome is unknown; 4 refused; 5 group unreachable; 128 + n "
-        "ended by signal n. After 3, 5 and a signal, and after 4 unless the message says "
-        "otherwise, run the command again.",
+        "lost, or the indexes could not be written; 2 usage error, FILE cannot be read or is not "
+        "an export, or the group is not empty; 3 an outcome is unknown; 4 refused; 5 group "
+        "unreachable; 128 + n ended by signal n. After 3, 5 and a signal, and after 4 unless the "
+        "message says otherwise, run the command again.",
     )
     parser.add_argument("file", metavar="FILE", help="file to read; - is standard input")
     parser.add_argument(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.errors import NoEntryError
-from dledger_client.exports.records import ExportError
+from dledger_client.exports.records import ExportError, WrongSourceError
 from dledger_formats.lock_holder import holder_of
 from dledger_formats.log import disk, properties
 from dledger_formats.log.disk import DamagedRecordError
@@ -59,7 +59,7 @@ class FolderLog:
     def __init__(self, folder: Path) -> None:
         """Open the log; raises ExportError. Use it within `kept_from_members`."""
         if not (folder / disk.DATA_FOLDER).is_dir():
-            raise ExportError(
+            raise WrongSourceError(
                 f"{folder} is not a member's folder: it has no {disk.DATA_FOLDER}/; pass the "
                 "folder below the store's base folder, for example dledger-n0"
             )

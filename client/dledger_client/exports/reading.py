@@ -18,6 +18,7 @@ from dledger_client.exports.records import (
     ExportedEntry,
     ExportError,
     Head,
+    WrongSourceError,
     decode_head,
     is_mark,
 )
@@ -83,7 +84,7 @@ class ExportDecoder:
         if self.damage is not None:
             raise self.damage
         if self.head is None:
-            raise ExportError(f"{self._name} is not an export: it ends in its head")
+            raise WrongSourceError(f"{self._name} is not an export: it ends in its head")
         if not self.is_complete:
             before = f"after entry {self.next_index - 1}" if self.records else "before any entry"
             raise CutExportError(
@@ -133,7 +134,7 @@ class ExportDecoder:
         """Decode the head if it is whole, and return its size."""
         known = data[: len(MAGIC)]
         if not MAGIC.startswith(known):
-            raise ExportError(f"{self._name} is not an export")
+            raise WrongSourceError(f"{self._name} is not an export")
         if len(data) < HEAD.size:
             return 0
         _, version, size = HEAD.unpack_from(data)

@@ -43,6 +43,10 @@ class ExportError(Exception):
     """An export cannot be read or extended; the message names the place."""
 
 
+class WrongSourceError(ExportError):
+    """The file is not an export, or not one of this log, or the folder is not a member's."""
+
+
 class CutExportError(ExportError):
     """An export was cut: it has no end record."""
 

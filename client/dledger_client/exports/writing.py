@@ -13,6 +13,7 @@ from dledger_client.exports.records import (
     ExportedEntry,
     ExportError,
     Head,
+    WrongSourceError,
     pack_end,
     pack_entries,
     pack_head,
@@ -96,7 +97,7 @@ class ExportWriter:
             self.group = head.group
             await self._write(raw)
         elif self.group and self.group != head.group:  # of a folder, it need not have a name
-            raise ExportError(f"the export holds entries of {self.group}, not of {head.group}")
+            raise WrongSourceError(f"the export holds entries of {self.group}, not of {head.group}")
 
     async def write(self, entries: Sequence[DLedgerEntry]) -> None:
         """Write the next entries."""
