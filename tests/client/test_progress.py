@@ -66,6 +66,20 @@ def test_a_bar_gives_way_to_the_line_that_says_what_is_waited_for(group_in_threa
     assert states(until_error)[-1].startswith("0%")
 
 
+def test_a_bar_that_nobody_asked_for_is_erased_if_nothing_was_acknowledged(
+    group_in_thread: Group,
+) -> None:
+    group_in_thread.leader_id = None
+
+    code, shown = on_terminal(["append", "--body", "x", "--deadline", "3"], 80, {})
+
+    assert code == 5
+    assert "0%" in shown
+    until_error, _, _ = shown.partition("dledger: the entry was not appended")
+    assert "\n" not in until_error
+    assert re.search(r"\r +\r$", until_error)
+
+
 def test_a_narrow_terminal_shows_what_is_tried() -> None:
     arguments = ["get", "0", "--servers", "127.0.0.1:1", "--deadline", "2"]
     _, shown = on_terminal(arguments, 40, {})

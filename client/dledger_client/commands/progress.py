@@ -20,6 +20,8 @@ class Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run
     """A progress bar without tqdm's monitor thread, which this program does not need."""
 
     monitor_interval = 0
+    is_erased_at_zero = False
+    """Whether the bar disappears at its end if there was no progress."""
 
     @property
     def format_dict(self) -> dict[str, Any]:
@@ -32,6 +34,12 @@ class Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run
     def is_shown(self) -> bool:
         """Whether the bar is on the terminal."""
         return not self.disable and self.last_print_t >= self.start_t + (self.delay or 0)
+
+    def close(self) -> None:
+        """Leave the bar on the terminal or erase it."""
+        if self.is_erased_at_zero and not self.n:
+            self.leave = False
+        super().close()
 
     def expect(self, total: int) -> None:
         """Set the total of a bar that was created without one."""
@@ -62,10 +70,11 @@ def bar(wanted: bool | None, total: float | None, unit: str = "B", *, doing: str
     """Return a bar for `total` units, with percentage and time left if the total is known.
 
     `wanted` is whether to show it; None means only on a terminal, and only if the work takes
-    longer than DELAY_S. A bar with a `doing` text disappears at its end.
+    longer than DELAY_S. A bar with a `doing` text disappears at its end, and so does one without
+    progress that nobody asked for.
     """
     is_shown = sys.stderr.isatty() if wanted is None else wanted
-    return Bar(
+    made = Bar(
         disable=not is_shown,
         total=total,
         unit=unit,
@@ -76,6 +85,8 @@ def bar(wanted: bool | None, total: float | None, unit: str = "B", *, doing: str
         desc=doing or None,
         leave=not doing,
     )
+    made.is_erased_at_zero = wanted is None
+    return made
 
 
 def shown_bars() -> list[Bar]:
