@@ -7,12 +7,15 @@ from typing import TypeAlias
 from dledger_client.commands import printing
 from dledger_client.local.group import Event, LeaderChanged
 from dledger_client.local.member import Restarted, StopsSlowly
+from dledger_client.local.silence import AnswersAgain, Silent
 from dledger_client.local.token import TokenTrouble
 from dledger_client.local.trouble import OutOfService, StorageTrouble
 from dledger_formats import console
 from dledger_formats.console import OutputError
 
-Printed: TypeAlias = LeaderChanged | Restarted | StorageTrouble | OutOfService | TokenTrouble
+Printed: TypeAlias = (
+    LeaderChanged | Restarted | Silent | AnswersAgain | StorageTrouble | OutOfService | TokenTrouble
+)
 
 
 class Events:
@@ -57,6 +60,13 @@ def _print_event(event: Printed) -> None:
         printing.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
     elif isinstance(event, OutOfService):
         printing.write_line(f"{now}  {event.member_id} is out of service: {event.reason}")
+    elif isinstance(event, Silent):
+        printing.write_line(
+            f"{now}  {event.member_id} (process {event.pid}) has not answered for "
+            f"{event.silent_s:.0f} s: it is suspended or overloaded, or its disk is"
+        )
+    elif isinstance(event, AnswersAgain):
+        printing.write_line(f"{now}  {event.member_id} answers again")
     elif isinstance(event, TokenTrouble):
         printing.write_line(f"{now}  {event.reason}")
     else:
@@ -83,6 +93,17 @@ def _print_event_json(event: Printed) -> None:
         printing.write_event(
             {"event": "outOfService", "member": event.member_id, "reason": event.reason}
         )
+    elif isinstance(event, Silent):
+        printing.write_event(
+            {
+                "event": "silent",
+                "member": event.member_id,
+                "seconds": round(event.silent_s, 1),
+                "pid": event.pid,
+            }
+        )
+    elif isinstance(event, AnswersAgain):
+        printing.write_event({"event": "answers", "member": event.member_id})
     elif isinstance(event, TokenTrouble):
         printing.write_event({"event": "token", "reason": event.reason})
     else:

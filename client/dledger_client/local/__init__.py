@@ -11,6 +11,7 @@ any decision of a member; the members are `dledger-node` processes, as in a pod.
     token      its administration token and its audit token
     ports      checks that the ports are free
     processes  which process has a file open or listens on a port
+    silence    that a member does not answer
     trouble    why a member is out of service
     errors     the errors of local groups
 """

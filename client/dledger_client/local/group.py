@@ -32,6 +32,7 @@ from dledger_client.local.folder import (
 from dledger_client.local.member import MemberProcess, Restarted, StopsSlowly
 from dledger_client.local.ports import require_free_ports, require_ports_apart
 from dledger_client.local.seed import copy_seed, read_seed
+from dledger_client.local.silence import AnswersAgain, Silent, watch_silence
 from dledger_client.local.token import AuditTokenFile, TokenTrouble, keep_token
 from dledger_client.local.trouble import OutOfService, StorageTrouble, TroubleWatch
 from dledger_client.tasks import TaskScope
@@ -61,7 +62,14 @@ class LeaderChanged:
 
 
 Event: TypeAlias = (
-    LeaderChanged | Restarted | StopsSlowly | StorageTrouble | OutOfService | TokenTrouble
+    LeaderChanged
+    | Restarted
+    | StopsSlowly
+    | Silent
+    | AnswersAgain
+    | StorageTrouble
+    | OutOfService
+    | TokenTrouble
 )
 
 
@@ -176,6 +184,8 @@ class LocalGroup:
                 self._processes[member.member_id] = process
                 tasks.spawn(process.run())
                 tasks.spawn(self._watch(member, process))
+                at, name = member.http_address, member.member_id
+                tasks.spawn(watch_silence(at, name, process, self._on_event))
             for process in self._processes.values():
                 await process.started.wait()
             self._resources = resources.pop_all()
