@@ -154,6 +154,8 @@ def test_an_append_of_an_open_input_ends_at_the_deadline_of_the_first_line() -> 
 
     assert code == 5
     assert "dledger: the entry was not appended: no leader" in err
+    assert "Connection refused\n" in err, "other errors have no period at their end, either"
+    assert "accepted the request within 0.5 s;" in err, "the deadline, not some milliseconds more"
     assert err.endswith("dledger: the group is unreachable; nothing was appended\n")
 
 

@@ -77,7 +77,7 @@ def test_other_lines_than_those_of_a_killed_run_are_refused(
 
     number = 1 if content.startswith("ONE") else 2
     printed = capsys.readouterr().err
-    assert f"body {number} of the input is not the one that this producer has appended" in printed
+    assert f"line {number} of the input is not the one that this producer has appended" in printed
     assert str(record_of(tmp_path)) in printed
     assert bodies(group) == [b"one", b"two"]
 
@@ -186,7 +186,7 @@ def test_a_producer_that_the_group_has_forgotten_goes_on_with_what_the_log_lacks
     path = tmp_path / "input"
     path.write_text("one\nTWO\nthree\n")
     assert main(["append", "--producer=p", str(path)]) == 2
-    assert "the first 2 bodies of the input are not those" in capsys.readouterr().err
+    assert "the beginning of the input, up to line 2, is not what" in capsys.readouterr().err
 
     path.write_text("one\ntwo\nthree\n")
     for _ in range(2):

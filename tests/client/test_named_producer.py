@@ -154,8 +154,8 @@ def test_a_file_that_grows_within_its_last_line_is_not_a_trap(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\nX\nc\n", "the first 2 bodies of the input are not those"),
-        ("a\n", "has 1 bodies, but this"),
+        ("a\nX\nc\n", "the beginning of the input, up to line 2, is not what"),
+        ("a\n", "has 1 line, but this"),
     ],
 )
 def test_another_input_is_refused(

@@ -119,11 +119,15 @@ def test_variables_are_not_completed_by_the_default_profile(
     [
         (
             "[profiles.a]\nserver = 'x'",
-            "is invalid: profile 'a': Object contains unknown field `server`",
+            "is invalid: profile 'a': it has the key 'server', which means nothing; see docs",
         ),
-        ("[profiles.a]\n[profiles.b]\nservers = 5", "is invalid: profile 'b': Expected `str"),
-        ("profiles = 5", "is invalid: Expected `object"),
-        ("default = 3", "is invalid: Expected `str"),
+        (
+            "[profiles.a]\n[profiles.b]\nservers = 5",
+            "profile 'b': servers must be a text in quotes, ",
+        ),
+        ("[profiles]\na = true", "profile 'a': it must be a table, and is true or false; see"),
+        ("profiles = 5", "is invalid: profiles must be a table, and is a number; see docs"),
+        ("default = 3", "is invalid: default must be a text in quotes, and is a number; see docs"),
         ("[profiles", "is invalid: "),
         ("[profiles.a]", "has no profile 'ours'; the profiles there are: a"),
         ("#" * (profiles.CONFIG_BYTES_MAX + 1), "has more than"),

@@ -353,12 +353,13 @@ def test_what_a_running_node_has_not_finished_is_a_note(
 
 
 def test_a_dump_that_ends_before_it_begins_is_a_usage_error(
-    store_command: Command, written: Path
+    store_command: Command, written: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         store_command("dump", written, "--first", "9", "--last", "3")
 
     assert caught.value.code == ExitCode.USAGE
+    assert "dledger-node store dump --help" in capsys.readouterr().err
 
 
 def test_the_program_writes_text_by_default(torn: Path) -> None:

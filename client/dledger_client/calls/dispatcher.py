@@ -269,7 +269,8 @@ class Dispatcher:
     def _end_overdue(self, call: Call) -> None:
         is_searching = self._leader is None and self.members.follow_leader
         others = self.members.problems if is_searching or not call.problem else []
-        waited_s = self._loop.time() - call.began_s
+        # Not some milliseconds more: the same cause must have the same text each time.
+        waited_s = min(self._loop.time(), call.deadline_s) - call.began_s
         self.end(call, call.overdue(self.members.group, waited_s, others))
 
     # Finding the leader

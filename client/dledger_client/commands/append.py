@@ -196,7 +196,8 @@ async def _append_once(
     given: AsyncIterator[bytes],
 ) -> None:
     """Append the bodies that no earlier run with this producer's name has appended."""
-    with NamedProducer.opened(arguments.producer, client.group) as producer:
+    noun = bodies.noun(arguments)
+    with NamedProducer.opened(arguments.producer, client.group, noun) as producer:
         await producer.begin(client, may_register_again=True)
         tally.skipped = producer.skipped
         arguments.in_flight = min(arguments.in_flight, IN_FLIGHT_MAX)

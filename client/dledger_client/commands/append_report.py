@@ -73,7 +73,8 @@ async def report(
         what = f"{bodies.noun(arguments)} {tally.skipped + 1}" if tally.skipped else "the entry"
         outcome = "may be in the log" if tally.unknown else "was not appended"
         reason = next(iter(tally.reasons))
-        printing.complain(f"dledger: {what} {outcome}: {reason}.{hint * tally.unknown}")
+        end = f".{hint.removesuffix('.')}" if tally.unknown and hint else ""
+        printing.complain(f"dledger: {what} {outcome}: {reason}{end}")
         return problem
     for line in tally.lines(summary, bodies.noun(arguments), hint, refused_hint):
         printing.complain(line)

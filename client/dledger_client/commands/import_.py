@@ -106,7 +106,7 @@ async def _import(arguments: argparse.Namespace) -> ExitCode:
         _input(arguments) as file,
         group_client.open_client(arguments, idempotent=True) as client,
     ):
-        with NamedProducer.opened(arguments.producer, client.group) as producer:
+        with NamedProducer.opened(arguments.producer, client.group, "entry") as producer:
             if producer.is_new and not arguments.append:
                 await import_guard.require_empty(client)
             await _begin(client, producer)

@@ -25,6 +25,7 @@ from dledger_client.client import DLedgerClient
 from dledger_client.commands.bodies import InputError
 from dledger_client.commands.earlier_run import EarlierRun
 from dledger_client.commands.exits import UsageError
+from dledger_client.commands.printing import counted
 from dledger_client.commands.producer_record import ALL_AGAIN, Record, RecordFile, Witness
 from dledger_client.errors import NoEntryError
 from dledger_formats.log.channels import WINDOW
@@ -40,10 +41,12 @@ IN_FLIGHT_MAX: Final = WINDOW - SAVE_EVERY
 class NamedProducer:
     """The record of a producer, and the numbers of the bodies that are appended now."""
 
-    def __init__(self, file: RecordFile, group: str, record: Record | None) -> None:
+    def __init__(self, file: RecordFile, group: str, record: Record | None, noun: str) -> None:
+        """`noun` is the word for a body in messages."""
         self.path = file.path
         """The file of the record."""
         self._file = file
+        self._noun = noun
         self._group = group
         self._record = record
         self._checksum = record.checksum if record else 0
@@ -74,13 +77,13 @@ class NamedProducer:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, name: str, group: str) -> Iterator[Self]:
-        """Hold the lock of a producer's record.
+    def opened(cls, name: str, group: str, noun: str) -> Iterator[Self]:
+        """Hold the lock of a producer's record; `noun` is the word for a body in messages.
 
         Raises UsageError if another process holds it, or the record cannot be read.
         """
         with RecordFile.locked(name, group) as file:
-            yield cls(file, group, file.load())
+            yield cls(file, group, file.load(), noun)
 
     async def begin(self, client: DLedgerClient, *, may_register_again: bool = False) -> None:
         """Register, or resume the registration of a program that was interrupted.
@@ -140,16 +143,16 @@ class NamedProducer:
             other = self._earlier and self._earlier.compare(self._number, body)
             if other:
                 raise UsageError(
-                    f"body {self._number} of the input is not the one that this producer has "
-                    f"appended as entry {other.place}, in a run that did not end; nothing was "
+                    f"{self._noun} {self._number} of the input is not the one that this producer "
+                    f"has appended as entry {other.place}, in a run that did not end; nothing was "
                     f"appended. Give it the input of that run, or {self._beginning_again}"
                 )
             self._checksums.append(self._input_checksum)
             return True
         if self._number == self.skipped and self._input_checksum != self._checksum:
             raise UsageError(
-                f"the first {self._number} bodies of the input are not those that this producer "
-                f"has appended; {self._beginning_again}"
+                f"the beginning of the input, up to {self._noun} {self._number}, is not what this "
+                f"producer has appended; {self._beginning_again}"
             )
         return False
 
@@ -157,8 +160,8 @@ class NamedProducer:
         """Raise UsageError if the input has ended before all bodies that the record describes."""
         if self._number < self.skipped:
             raise UsageError(
-                f"the input has {self._number} bodies, but this producer has appended "
-                f"{self.skipped}; {self._beginning_again}"
+                f"the input has {counted(self._number, self._noun)}, but this producer has "
+                f"appended {self.skipped}; {self._beginning_again}"
             )
 
     async def numbered(self, bodies: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -200,7 +203,7 @@ class NamedProducer:
         return Refused(
             number=outcome.number,
             code=DLedgerResponseCode.UNEXPECTED_ARGUMENT,
-            reason=f"body {number} of the input is not the one that an earlier run of this "
+            reason=f"{self._noun} {number} of the input is not the one that an earlier run of this "
             f"producer has appended as entry {other.place}; use another name {ALL_AGAIN}",
         )
 

@@ -11,9 +11,21 @@ from dledger_formats import console
 from dledger_formats.status_line import LINE
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things as text."""
+    return f"{count} {noun if count == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun, such as entry, line or file; that of an option is the same."""
+    if noun.startswith("-"):
+        return noun
+    return noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+
+
 def entries(count: int) -> str:
     """Return a number of entries as text."""
-    return f"{count} entry" if count == 1 else f"{count} entries"
+    return counted(count, "entry")
 
 
 def terminal_columns() -> int:

@@ -18,6 +18,7 @@ servers that are not the profile's.
 
 import argparse
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,13 @@ CONFIG_VARIABLE: Final = "XDG_CONFIG_HOME"
 CONFIG_BYTES_MAX: Final = 1 << 20
 NAME_SHOWN_MAX: Final = 40
 """Length to which the name of a missing profile is cut in a message."""
+
+
+_KINDS: Final = {
+    "int": "a number", "float": "a number", "bool": "true or false", "str": "a text",
+    "array": "a list", "object": "a table",
+}  # fmt: skip
+"""The names of TOML for the kinds of values that msgspec names."""
 
 
 class ProfileError(Exception):
@@ -149,14 +157,25 @@ def _convert(content: dict[str, object]) -> Config:
     """Return the profiles of a file. Raises ValueError, which names the profile that is wrong."""
     try:
         return msgspec.convert(content, Config)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error_of_file:
         found = content.get("profiles")
         for name, profile in found.items() if isinstance(found, dict) else ():
             try:
                 msgspec.convert(profile, Profile)
             except msgspec.ValidationError as error:
-                raise ValueError(f"profile {name!a}: {error}") from error
-        raise
+                raise ValueError(f"profile {name!a}: {_in_words(error)}") from error
+        raise ValueError(_in_words(error_of_file)) from error_of_file
+
+
+def _in_words(error: msgspec.ValidationError) -> str:
+    """Return what is wrong with a value or a key, in the words of TOML."""
+    text = str(error)
+    if found := re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `.*`)?", text):
+        return f"it has the key {found[1]!a}, which means nothing"
+    if found := re.fullmatch(r"Expected `(.*)`, got `(.*?)`(?: - at `\$\.(.*)`)?", text):
+        wanted = "a table" if found[1].startswith("object") else "a text in quotes"
+        return f"{found[3] or 'it'} must be {wanted}, and is {_KINDS.get(found[2], found[2])}"
+    return text
 
 
 def config_path() -> Path:

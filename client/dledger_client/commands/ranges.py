@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from dledger_client.commands import printing
+
 RANGES_MAX: Final = 100
 """Maximum number of ranges that a message names."""
 
@@ -43,6 +45,5 @@ class Ranges:
         ]
         shown = texts[:RANGES_MAX]
         is_single = len(self._ranges) == 1 and self._ranges[0][0] == self._ranges[0][1]
-        is_word = not is_single and not noun.startswith("-")
         others = " and others" if len(texts) > len(shown) else ""
-        return f"{noun}{'s' * is_word} {', '.join(shown)}{others}"
+        return f"{noun if is_single else printing.plural(noun)} {', '.join(shown)}{others}"

@@ -23,5 +23,5 @@ def check_range(first: int, last: int | None) -> None:
         check_index(last, "last")
         if last < first - 1:
             raise ValueError(
-                f"last is {last}; it must be at least {first - 1}, which is an empty range"
+                f"last, {last}, is before first, {first}; the last of an empty range is {first - 1}"
             )

@@ -86,7 +86,7 @@ def parser() -> Parser:
         help="last index to print (default: the last of the log)",
     )
     dump.add_argument("--bodies", action="store_true", help="print whole bodies (default: no)")
-    dump.set_defaults(run=_dump)
+    dump.set_defaults(run=_dump, parser=dump)
     cut = commands.add_parser(
         "repair-tail",
         help="cut the torn tail that a crash left",
@@ -145,11 +145,10 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Raises OutputError."""
-    top = parser()
-    options = top.parse_args(arguments)
+    options = parser().parse_args(arguments)
     first, last = getattr(options, "first", None), getattr(options, "last", None)
     if first is not None and last is not None and first > last:
-        top.error(f"--first {first} is above --last {last}")
+        options.parser.error(f"--first {first} is above --last {last}")
     try:
         return int(_run(options))
     except PermissionError as error:

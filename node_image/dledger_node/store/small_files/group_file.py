@@ -124,8 +124,9 @@ def check_owner(folder: Path, group: str, identity: str) -> None:
         return
     if owner.group != group:
         raise ForeignFolderError(
-            f"{folder} belongs to the group {owner.group}, and this member to {group}; correct "
-            "DLEDGER_GROUP, or give this member its own folder"
+            f"{folder} belongs to the group {owner.group}, and this member to {group}; give "
+            "this member its own folder, or correct the name of its group (DLEDGER_GROUP, or "
+            "--group of `dledger group local`)"
         )
     if identities_differ(owner.identity, identity):
         raise ForeignFolderError(
