@@ -41,6 +41,7 @@ __all__ = [
     "ConnectionLostError",
     "DLedgerClient",
     "DLedgerEntry",
+    "DLedgerResponseCode",
     "EntryBatch",
     "GroupMembership",
     "GroupMetadata",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from dledger_client.read.entry_batch import EntryBatch
     from dledger_client.read.tail import LogBounds
     from dledger_client.sync import BlockingClient
+    from dledger_formats.protocol.codes import DLedgerResponseCode
     from dledger_formats.protocol.entry import DLedgerEntry
     from dledger_formats.protocol.membership_change import ChangeKind
 else:

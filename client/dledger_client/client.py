@@ -37,6 +37,7 @@ from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.cluster import arguments
 from dledger_client.cluster.addresses import parse_servers
 from dledger_client.cluster.members import Timing, check_timing
+from dledger_client.read import missing
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.indexes import INDEX_MAX, check_index, check_range
 from dledger_client.read.log_reader import LogReader
@@ -216,14 +217,14 @@ class DLedgerClient:
         Raises NoEntryError if the log does not have it, ValueError or TypeError for no index.
         """
         check_index(index, "index")
-        return await self._reader(deadline_s).get(index)
+        return await missing.entry(self._reader(deadline_s), index)
 
     def get_range(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[DLedgerEntry, None]:
         """Read `first`..`last` in order, or to the end of the log. None if last is first - 1."""
         check_range(first, last)
-        return self._reader(deadline_s).get_range(first, last)
+        return missing.entries(self._reader(deadline_s), first, last)
 
     def read_batches(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None

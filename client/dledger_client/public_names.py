@@ -26,6 +26,7 @@ _MODULES: Final = {
     "dledger_client.read.entry_batch": ("EntryBatch",),
     "dledger_client.read.tail": ("LogBounds",),
     "dledger_client.sync": ("BlockingClient",),
+    "dledger_formats.protocol.codes": ("DLedgerResponseCode",),
     "dledger_formats.protocol.entry": ("DLedgerEntry",),
     "dledger_formats.protocol.membership_change": ("ChangeKind",),
 }  # fmt: skip

@@ -31,6 +31,7 @@ async def test_get_of_an_index_past_the_log_raises_an_error(group: Group) -> Non
             await client.get(1)
 
     assert caught.value.code is DLedgerResponseCode.INDEX_OUT_OF_RANGE
+    assert str(caught.value).endswith("; the log holds the entries 0 to 0")
 
 
 @pytest.mark.parametrize("entries_per_answer", [1, 3, 7, 1000])
@@ -74,7 +75,7 @@ async def test_a_range_past_the_end_of_the_log_raises_an_error_after_the_last_en
     async with DLedgerClient(group.servers, "g0") as client:
         entries = client.get_range(0, 10)
         read = [(await anext(entries)).body for _ in range(10)]
-        with pytest.raises(NoEntryError):
+        with pytest.raises(NoEntryError, match=r"; the log holds the entries 0 to 9$"):
             await anext(entries)
 
     assert read == BODIES[:10]

@@ -28,6 +28,12 @@ def test_every_error_and_every_outcome_is_exported() -> None:
     assert defined <= set(dledger_client.__all__)
 
 
+def test_the_codes_of_refusals_are_exported() -> None:
+    refusal = errors.RefusedError(dledger_client.DLedgerResponseCode.DISK_FULL, "full")
+
+    assert refusal.code is dledger_client.DLedgerResponseCode.DISK_FULL
+
+
 def test_the_documentation_names_every_exported_name() -> None:
     named = set(re.findall(r"`(\w+)`", DOCS.read_text()))
 

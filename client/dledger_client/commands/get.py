@@ -9,7 +9,7 @@ from dledger_client.commands import entries, group_client, options, printing, st
 from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.read.indexes import INDEX_MAX
-from dledger_client.read.tail import LogBounds
+from dledger_client.read.missing import contents
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 TO_THE_END: Final = "end"
@@ -100,15 +100,9 @@ async def _check_begin(client: DLedgerClient, first: int) -> None:
 async def _contents(client: DLedgerClient, refusal: NoEntryError) -> str:
     """Return what the log contains, or the text of the refusal if no member answers."""
     try:
-        return _text(await client.bounds())
+        return contents(await client.bounds())
     except ClientError:
         return str(refusal)
-
-
-def _text(bounds: LogBounds) -> str:
-    if bounds.end_index < bounds.begin_index:
-        return "the log is empty"
-    return f"the log holds the entries {bounds.begin_index} to {bounds.end_index}"
 
 
 def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:

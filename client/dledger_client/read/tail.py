@@ -40,7 +40,7 @@ async def tail(
     wanted = first
     try:
         if wanted is None:
-            wanted = (await _fetch_bounds(reader)).end_index + 1
+            wanted = (await fetch_bounds(reader)).end_index + 1
         is_stored, pause_s = True, POLL_MIN_S
         now_s = asyncio.get_running_loop().time
         while True:
@@ -113,7 +113,7 @@ async def _poll(reader: LogReader, wanted: int, sleep: Sleep) -> AsyncGenerator[
 async def bounds(reader: LogReader) -> LogBounds:
     """Return the bounds of the log; search for them if the server does not support FOLLOW."""
     try:
-        return await _fetch_bounds(reader)
+        return await fetch_bounds(reader)
     except RefusedError as error:
         if error.code is not DLedgerResponseCode.UNSUPPORTED:
             raise
@@ -125,7 +125,8 @@ async def bounds(reader: LogReader) -> LogBounds:
     return LogBounds(begin_index=begin, end_index=end - 1)
 
 
-async def _fetch_bounds(reader: LogReader) -> LogBounds:
+async def fetch_bounds(reader: LogReader) -> LogBounds:
+    """Ask once for the bounds. Raises RefusedError if the server does not support FOLLOW."""
     answer = await reader.follow(ONLY_THE_ENDS)
     return LogBounds(
         begin_index=max(0, answer.ledger_begin_index), end_index=answer.committed_index
