@@ -100,6 +100,10 @@ async def voter_problems(max_lag: int | None = None, **changes: Any) -> list[str
     [
         ({"leader_id": "n2"}, "n1 follows n2"),
         ({"leader_id": None}, "n1 follows no leader"),
+        (
+            {"leader_id": None, "ready": False, "reason": "its folder belongs to the group h"},
+            "n1 follows no leader: its folder belongs to the group h",
+        ),
         ({"role": Role.CANDIDATE, "leader_id": None}, "n1 follows no leader"),
         (
             {"role": Role.LEADER, "leader_id": "n1", "term": 2},

@@ -188,7 +188,8 @@ async def _members_problems(
         if page.leader_id != found.leader_id and page.role is Role.LEADER:
             problems.append(f"{member_id} says that it leads term {page.term} itself")
         elif page.leader_id != found.leader_id:
-            problems.append(f"{member_id} follows {page.leader_id or 'no leader'}")
+            why = "" if page.ready or not page.reason else f": {page.reason}"
+            problems.append(f"{member_id} follows {page.leader_id or 'no leader'}{why}")
         elif not page.ready:
             problems.append(f"{member_id} is not ready: {page.reason}")
         if arguments.max_lag is not None and lag > arguments.max_lag:
