@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, TypeAlias
 
 from dledger_formats.status_line import LINE
@@ -39,6 +39,11 @@ def doing(what: str, share: Share = lambda: None) -> Iterator[None]:
         ended.set()
         thread.join(END_S_MAX)
         LINE.erase()
+
+
+def starting_spark() -> AbstractContextManager[None]:
+    """Show that Spark starts."""
+    return doing("starting Spark")
 
 
 class Counted:

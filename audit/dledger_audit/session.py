@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from pyspark.java_gateway import launch_gateway
 from dledger_audit import class_data as files
 from dledger_audit.class_data import ClassData
 from dledger_audit.interrupts import Interrupts
-from dledger_audit.progress import doing
 
 USER: Final = "dledger"
 
@@ -59,14 +58,16 @@ def session(
     chosen: Mapping[str, str] | None = None,
     *,
     class_data: ClassData | None = None,
+    starting: AbstractContextManager[None] | None = None,
 ) -> Iterator[SparkContext]:
     """Start Spark without Spark SQL, and stop it at the end of the block.
 
     A `SparkSession` of this context starts Spark SQL, with the settings of every session. `chosen`
     are more settings. Without `class_data`, the JVM reads the file that the environment names, if
-    there is one. Call this once in a process: the JVM stays until the process ends. Sets
-    PYSPARK_PYTHON in the environment, because Spark takes the workers' interpreter from there. That
-    must be this process's interpreter, unless the workers run elsewhere.
+    there is one. `starting` is entered while Spark starts. Call this once in a process: the JVM
+    stays until the process ends. Sets PYSPARK_PYTHON in the environment, because Spark takes the
+    workers' interpreter from there. That must be this process's interpreter, unless the workers run
+    elsewhere.
     """
     if chosen is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -75,7 +76,7 @@ def session(
     interrupts = Interrupts()
     with importlib.resources.as_file(LOGGING) as logging, interrupts.handled():
         conf = _conf(master, str(logging), chosen, class_data)
-        with doing("starting Spark"):
+        with starting or nullcontext():
             with interrupts.held():
                 gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
             interrupts.shield(gateway)

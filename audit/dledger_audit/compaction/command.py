@@ -28,6 +28,7 @@ from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.hadoop import HadoopError
 from dledger_audit.outputs import Outputs
 from dledger_audit.places import is_uri
+from dledger_audit.progress import starting_spark
 from dledger_audit.session import session
 from dledger_audit.waiting import waits_of
 from dledger_formats import console
@@ -97,7 +98,9 @@ def verify_compaction(options: argparse.Namespace) -> int:
     """Compare an archive with its sources; return the exit code."""
     try:
         with ExitStack() as stack:
-            spark = cache(lambda: stack.enter_context(session("local[1]")))
+            spark = cache(
+                lambda: stack.enter_context(session("local[1]", starting=starting_spark()))
+            )
             archive = _load(_fetched(options.archive, stack, spark))
             members = log_copies.ask(archive.info.group, options.members, waits_of(options))
             before = _load(_fetched(options.previous, stack, spark)) if options.previous else None

@@ -18,6 +18,7 @@ from dledger_audit import workers
 from dledger_audit.executors import masters, settings
 from dledger_audit.executors.reasons import ACCOUNT, UNKNOWN, ApiServer
 from dledger_audit.executors.watching import NoExecutorsError, wait_for_all, watched
+from dledger_audit.progress import starting_spark
 from dledger_audit.session import EXECUTOR_JAVA_OPTIONS, session
 from pyspark_dledger import bearer, pace, patience
 
@@ -31,7 +32,7 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
     """
     master = options.master or workers.master()
     if masters.is_local(master):
-        with session(master) as context:
+        with session(master, starting=starting_spark()) as context:
             yield context
         return
     pod = executor_pod() if master.startswith(masters.KUBERNETES) else None
@@ -65,7 +66,7 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
             chosen[f"spark.executorEnv.{bearer.VARIABLE}"] = token_file
         chosen |= dict(options.conf)
         try:
-            context = stack.enter_context(session(master, chosen))
+            context = stack.enter_context(session(master, chosen, starting=starting_spark()))
         except Py4JJavaError as error:
             _check_admitted(server, pod, error)
             raise

@@ -27,9 +27,11 @@ async def entries(
 ) -> AsyncGenerator[DLedgerEntry, None]:
     """Read the entries of a range one by one. Raises NoEntryError as `entry` does."""
     try:
-        async with aclosing(reader.get_range(first, last)) as found:
-            async for one in found:
-                yield one
+        # Not by `reader.get_range`: another generator in between costs time for each entry.
+        async with aclosing(reader.read_batches(first, last)) as batches:
+            async for batch in batches:
+                for one in batch.entries():
+                    yield one
     except NoEntryError as error:
         raise await _with_bounds(reader, error) from error
 
