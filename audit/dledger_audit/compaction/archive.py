@@ -22,8 +22,8 @@ from typing import Final, Self
 
 from dledger_audit import folder_lock
 from dledger_audit.compaction import names
-from dledger_audit.compaction.writer import sync_folder
 from dledger_audit.folder_lock import FolderInUseError
+from dledger_formats.folders import sync_folder
 from dledger_formats.log import properties
 from dledger_formats.log.archives import (
     FOLDER_NAME,

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from dledger_formats.folders import sync_folder
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.archives import FileDigest
 from dledger_formats.log.checksum import crc32
@@ -219,12 +220,3 @@ class _Files:
                 sha256=self._hash.hexdigest(),
             )
         )
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from dledger_client.commands.exits import UsageError
+from dledger_formats.folders import sync_folder
 
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
 NAME_BYTES_MAX: Final = 80
@@ -134,7 +135,7 @@ class RecordFile:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self.path)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise RecordError(
                 f"cannot save {self.path}: {error.strerror}; once it can be saved, run the command "
@@ -153,16 +154,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
     elif not os.access(folder.parent, os.R_OK | os.W_OK):
         return  # somebody else has made the folder
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    sync_folder(folder.parent)
 
 
 def _folder() -> Path:

@@ -20,6 +20,7 @@ from dledger_client.exports.records import (
 )
 from dledger_client.opening import open_file
 from dledger_client.paced import PacedFile
+from dledger_formats.folders import sync_folder
 from dledger_formats.protocol.entry import DLedgerEntry
 
 
@@ -132,11 +133,7 @@ class ExportWriter:
         try:
             os.fsync(self._file)
             if self._path is not None:
-                folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+                sync_folder(self._path.parent)
         except OSError as error:
             # The kernel may have dropped what it could not write. So the next fsync would succeed,
             # and the file would read as whole until it is no longer in the page cache.
