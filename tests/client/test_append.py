@@ -1,6 +1,7 @@
 """Single appends: each response, missing responses, cancellation, and `append_batch`."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,26 @@ async def test_an_append_is_refused_with_disk_full_at_its_deadline(group: Group)
         taken_s = asyncio.get_running_loop().time() - begin_s
 
     assert taken_s < DISK_FULL_PAUSE_S / 2  # the shortest pause before another attempt
+
+
+async def test_a_pause_that_is_cut_off_by_the_deadline_ends_without_another_attempt(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event loop may run a timer up to a millisecond early."""
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def early(delay_s: float, callback: Any, *args: Any) -> asyncio.TimerHandle:
+        return call_later(max(0.0, delay_s - 0.01), callback, *args)
+
+    group["n0"].script.append(Code.DISK_FULL)
+    async with client_of(group) as client:
+        await client.bounds()
+        monkeypatch.setattr(loop, "call_later", early)
+        with pytest.raises(RefusedError, match="415 DISK_FULL"):
+            await client.append(b"x", deadline_s=0.2)
+
+    assert not group.log
 
 
 async def test_a_deadline_counts_from_the_call_although_others_are_under_way(

@@ -1,6 +1,7 @@
 """`dledger import`: an output that cannot be written, and an order that is lost."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,7 +90,8 @@ def test_a_signal_ends_an_import_whose_indexes_nobody_takes(
 
     assert process.returncode == 128 + number
     assert b"the reader of the indexes pauses: not all indexes were written" in printed
-    assert b"imported 6000 entries" in printed
+    [imported] = re.findall(rb"imported (\d+) entries; imported before: 0", printed)
+    assert len(bodies) - 1 <= int(imported) <= len(bodies)  # the last one may be unanswered
     assert b"ended by a signal; run the command again" in printed
 
 

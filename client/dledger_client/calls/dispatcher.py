@@ -245,7 +245,10 @@ class Dispatcher:
             call.full_problem = call.problem
         now_s = self._loop.time()
         pause = pause_s(now_s - call.began_s, self._random, at_least_s)
-        self._unsent.delay(call, min(pause, max(0.0, call.deadline_s - now_s)), self.forward)
+        if (rest_s := call.deadline_s - now_s) > pause:
+            self._unsent.delay(call, pause, self.forward)
+        else:  # not `forward`: a timer may run a little early, and would send the call once more
+            self._unsent.delay(call, max(0.0, rest_s), self._end_overdue)
 
     def end(self, call: Call, answer: ClientError) -> None:
         """End a call that failed."""
