@@ -61,7 +61,7 @@ PYTEST := $(RUN) -m pytest -q --sample=$(SAMPLE) --durations=10 --durations-min=
 PART := $(PYTEST) --share=0.4
 
 .PHONY: test-fast
-test-fast: setup ## Run the tests that need no cluster, Spark, killed members or campaign (about four minutes on two cores)
+test-fast: setup ## Run the tests that need no cluster, Spark, killed members or campaign (about ten minutes on two cores)
 	$(call stage,fast tests,$(PYTEST) -n $(FAST_WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 
 .PHONY: test
