@@ -163,6 +163,11 @@ bench-rocketmq-failover: setup ## Kill the master of a group of brokers 100 time
 	$(RUN) -m tools.java_rocketmq
 	$(RUN) -m bench.rocketmq_failover --kills 100
 
+.PHONY: bench-rocketmq-failover-java
+bench-rocketmq-failover-java: setup ## Kill masters of RocketMQ's own brokers and of this project's under stock clients (needs a JDK and Maven)
+	$(RUN) -m tools.java_rocketmq
+	$(RUN) -m bench.rocketmq_failover_java
+
 .PHONY: bench-rocketmq-java
 bench-rocketmq-java: setup ## Measure RocketMQ's own brokers and this project's under the same load (needs a JDK and Maven)
 	$(RUN) -m tools.java_rocketmq

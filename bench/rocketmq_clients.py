@@ -126,6 +126,12 @@ class StockClients:
         what = f"{STEADY_SENDS} messages of {self.version} are sent and delivered"
         wait_for(lambda: len(self.sends) >= goal and not self._judge.missing, what, GOES_ON_S)
 
+    def wait_until_going(self) -> None:
+        """Wait until a new message is delivered; earlier ones may be lost."""
+        goal = len(self.sends) + STEADY_SENDS
+        what = f"a message of {self.version} is delivered after {STEADY_SENDS} more were sent"
+        wait_for(lambda: self._first_delivery_after(goal), what, GOES_ON_S)
+
     def gaps_s(self, killed_s: float) -> tuple[float, float]:
         """Return how long after a kill the producer and the consumer went on.
 
@@ -169,10 +175,11 @@ class StockClients:
             times = sorted(at_s for at_s in self.first_delivered_s.values() if at_s > since_s)
         return max(later - earlier for earlier, later in itertools.pairwise([since_s, *times]))
 
-    def verdict(self, log: Iterable[bytes]) -> Verdict:
-        """Judge the messages; `log` has the bodies of all entries of the log."""
+    def verdict(self, log: Iterable[bytes] | None) -> Verdict:
+        """Judge the messages; `log` has the bodies of all entries of the log, if it is known."""
         with self._lock:
-            self._judge.take_log(log)
+            if log is not None:
+                self._judge.take_log(log)
             return self._judge.verdict()
 
     def _read_sends(self) -> None:

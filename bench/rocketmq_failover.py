@@ -30,7 +30,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,6 +42,7 @@ from dledger_client.sync import BlockingClient
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.name_server import running_name_server
 from tools.groups.node_group import next_port
+from tools.groups.processes import MemberProcesses
 from tools.groups.waiting import wait_for
 
 HEARTBEAT_MS: Final = 250
@@ -76,6 +77,12 @@ class Figures:
         """What is wrong with the messages, at the end."""
         assert self.verdict is not None
         return self.verdict.faults
+
+    def take_end(self, client: StockClients, log: Sequence[bytes] | None) -> None:
+        """Take what became of a client's messages; `log` has the bodies of the log, if known."""
+        self.failed = sum(sent.place is None for sent in client.sends)
+        self.failures = dict(client.failures)
+        self.verdict = client.verdict(log)
 
     def account(self) -> str:
         """Return what became of the messages."""
@@ -151,9 +158,11 @@ def run(
             for version in versions
         ]
         figures = [Figures(version=version) for version in versions]
-        change_once = _hand_over_once if hand_over else _kill_once
         for number in range(times):
-            change_once(group, clients, figures)
+            if hand_over:
+                _hand_over_once(group, clients, figures)
+            else:
+                kill_once(group, partial(wait_until_in_order, group), clients, figures)
             if verbose:
                 gaps = [(f"{f.producer_s[-1]:.2f}", f"{f.consumer_s[-1]:.2f}") for f in figures]
                 print(number, gaps, flush=True)
@@ -161,9 +170,7 @@ def run(
             client.stop_sending()
         log = list(log_bodies(group.servers, "g"))
         for client, found in zip(clients, figures, strict=True):
-            found.failed = sum(sent.place is None for sent in client.sends)
-            found.failures = dict(client.failures)
-            found.verdict = client.verdict(log)
+            found.take_end(client, log)
     return figures
 
 
@@ -200,13 +207,25 @@ def _is_registered(group: BrokerGroup) -> bool:
     )
 
 
-def _kill_once(
-    group: BrokerGroup, clients: Sequence[StockClients], figures: Sequence[Figures]
+def kill_once(
+    group: MemberProcesses,
+    wait_for_leader: Callable[[], str],
+    clients: Sequence[StockClients],
+    figures: Sequence[Figures],
+    *,
+    may_lose: bool = False,
 ) -> None:
-    """Kill the master, measure how long each client waits, and start the member again."""
-    leader = wait_until_in_order(group)
+    """Kill the master, measure how long each client waits, and start the member again.
+
+    `wait_for_leader` waits until all members are in order, and returns the leader. With `may_lose`,
+    messages that are never delivered do not hold up the kill.
+    """
+    leader = wait_for_leader()
     for client in clients:
-        client.wait_until_steady()
+        if may_lose:
+            client.wait_until_going()
+        else:
+            client.wait_until_steady()
     killed_s = time.monotonic()
     group.kill(leader)
     for client, found in zip(clients, figures, strict=True):

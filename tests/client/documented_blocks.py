@@ -85,6 +85,7 @@ EXEMPT: Final[dict[str, dict[str, list[str]]]] = {
         ],
         "docs/benchmarks/broker-failover.md": [
             "make bench-rocketmq-failover",
+            "make bench-rocketmq-failover-java",
             ".venv/bin/python -m bench.rocketmq_failover",
             ".venv/bin/python -m pytest tests/e2e/test_broker_changes.py --rounds",
             ".venv/bin/python -m pytest tests/e2e/test_broker.py",

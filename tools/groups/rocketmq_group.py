@@ -69,10 +69,28 @@ class RocketmqGroup(MemberProcesses):
             "diskMaxUsedSpaceRatio": 95,  # above that, the broker deletes expired files
         }
 
-    def _wait_until_usable(self) -> None:
-        wait_for(self._has_master, "a master is registered", timeout_s=START_S, poll_s=POLL_S)
+    def wait_until_in_order(self) -> str:
+        """Wait until every member is registered, one of them as the master; return that one."""
 
-    def _has_master(self) -> bool:
+        def master_of_all() -> str | None:
+            addresses = self._registered()
+            return addresses.get(MASTER_ID) if len(addresses) == len(self.peers) else None
+
+        address = wait_for(
+            master_of_all, "all members are registered", timeout_s=START_S, poll_s=POLL_S
+        )
+        port = split_address(address)[1]
+        [master] = [member for member, each in self._broker_ports.items() if each == port]
+        return master
+
+    def _wait_until_usable(self) -> None:
+        wait_for(
+            lambda: MASTER_ID in self._registered(), "a master is registered",
+            timeout_s=START_S, poll_s=POLL_S,
+        )  # fmt: skip
+
+    def _registered(self) -> dict[int, str]:
+        """Return the addresses of the registered members by their broker ids."""
         for member, process in self._processes.items():
             if process.poll() is not None:
                 raise AssertionError(f"{member} exited by itself with code {process.returncode}")
@@ -86,6 +104,7 @@ class RocketmqGroup(MemberProcesses):
             connection.sendall(request)
             while data := connection.recv(1 << 16):
                 for answer in decoder.feed(data):
-                    brokers = ClusterInfo.from_json(answer.body).broker_addr_table.get(NAME)
-                    return brokers is not None and str(MASTER_ID) in brokers.broker_addrs
-        return False
+                    broker = ClusterInfo.from_json(answer.body).broker_addr_table.get(NAME)
+                    addresses = broker.broker_addrs if broker is not None else {}
+                    return {int(number): address for number, address in addresses.items()}
+        return {}
