@@ -84,7 +84,7 @@ EXEMPT: Final[dict[str, dict[str, list[str]]]] = {
             "# as",
         ],
         "docs/benchmarks/broker-failover.md": [
-            "make bench-rocketmq-failover",
+            "make bench-rocketmq-failover ",
             "make bench-rocketmq-failover-java",
             ".venv/bin/python -m bench.rocketmq_failover",
             ".venv/bin/python -m pytest tests/e2e/test_broker_changes.py --rounds",
@@ -111,7 +111,7 @@ EXEMPT: Final[dict[str, dict[str, list[str]]]] = {
             ".venv/bin/python -m bench.failover",
             ".venv/bin/python -m pytest",
         ],
-        "docs/benchmarks/idle.md": ["make bench-idle"],
+        "docs/benchmarks/idle.md": ["make bench-idle", ".venv/bin/python -m pytest"],
         "docs/benchmarks/java.md": ["make bench-java"],
         "docs/benchmarks/operator.md": [
             "make bench-operator",
