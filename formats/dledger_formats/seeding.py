@@ -13,6 +13,7 @@ from typing import Final
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk
 from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
+from dledger_formats.settings import NO_STATE_MACHINE
 
 BLOCK_BYTES: Final = 4 << 20
 
@@ -44,6 +45,16 @@ def check_members(archive: Path, info: ArchiveInfo, members: Collection[str]) ->
             f"the log of {archive} names the voters {', '.join(info.voters)} and "
             f"{len(info.learners)} learners, and this group has {', '.join(members)}: a group "
             "from this archive needs the members that its log names"
+        )
+
+
+def check_front(archive: Path, info: ArchiveInfo, state_machine: str) -> None:
+    """Raise SeedError if the archive lacks first entries that the state of the group needs."""
+    if info.first_index > 0 and state_machine != NO_STATE_MACHINE:
+        raise SeedError(
+            f"{archive} begins with entry {info.first_index}, since the log had lost the entries "
+            f"before when it was first compacted, and the state machine {state_machine} needs all "
+            "of them: begin a group without a state machine with it"
         )
 
 

@@ -102,6 +102,19 @@ def test_a_log_that_names_other_members_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "data").iterdir()) == []
 
 
+def test_a_state_does_not_begin_without_the_first_entries(tmp_path: Path) -> None:
+    entries = [Entry(term=2, body=register.SET.pack(key, value)) for key, value in VALUES]
+    log = damage.remove_front(write_log(tmp_path / "source", entries, SHAPE), 1)
+    archive = compacted(copies_of({"n0": log}), tmp_path / "archive", "register")
+    assert archive is not None
+    (tmp_path / "data").mkdir()
+
+    said = f"begins with entry {log.first_index}, .* the state machine register needs all of them"
+    with pytest.raises(LocalGroupError, match=said):
+        copy_seed(archive.path, archive.info, tmp_path / "data", ["n0"], "register")
+    copy_seed(archive.path, archive.info, tmp_path / "data", ["n0"])
+
+
 def test_a_folder_without_an_archive_is_no_seed(tmp_path: Path) -> None:
     with pytest.raises(LocalGroupError, match="is no archive"):
         read_seed(tmp_path)

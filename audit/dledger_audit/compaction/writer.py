@@ -43,7 +43,8 @@ class LogWriter:
         unit_pos = first_index * disk.INDEX_UNIT_SIZE
         self._index.begin(unit_pos - unit_pos % index_segment_bytes)
         self._index.write_through(bytes(unit_pos % index_segment_bytes))
-        self._data.begin(0)
+        # The file at position 0 begins with entry 0, for nodes and for Java.
+        self._data.begin(segment_bytes if first_index else 0)
 
     def append(self, entries: Slice, keeps: Bools) -> None:
         """Write these entries; those that `keeps` excludes become no-ops.

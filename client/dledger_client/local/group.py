@@ -227,7 +227,9 @@ class LocalGroup:
             index_segment_size_bytes=info.index_segment_bytes,
         )
         voters = list(self.members)[: shape.members]
-        await asyncio.to_thread(copy_seed, self._seed, info, self.folder, voters)
+        await asyncio.to_thread(
+            copy_seed, self._seed, info, self.folder, voters, self._state_machine
+        )
         return create_shape(self.folder, seeded)
 
     def _settings(self, member: LocalMember, shape: GroupShape) -> NodeSettings:

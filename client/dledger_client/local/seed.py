@@ -10,6 +10,7 @@ from pathlib import Path
 from dledger_client.local.errors import LocalGroupError
 from dledger_formats import seeding
 from dledger_formats.log.archives import ArchiveInfo
+from dledger_formats.settings import NO_STATE_MACHINE
 
 
 def read_seed(archive: Path) -> ArchiveInfo:
@@ -20,13 +21,21 @@ def read_seed(archive: Path) -> ArchiveInfo:
         raise LocalGroupError(str(error)) from error
 
 
-def copy_seed(archive: Path, info: ArchiveInfo, folder: Path, members: Sequence[str]) -> None:
+def copy_seed(
+    archive: Path,
+    info: ArchiveInfo,
+    folder: Path,
+    members: Sequence[str],
+    state_machine: str = NO_STATE_MACHINE,
+) -> None:
     """Copy an archive's log to the folders of a group's voters, which must not exist.
 
-    Raises LocalGroupError if the log names other members, or is damaged.
+    Raises LocalGroupError if the log names other members, lacks entries that the state machine
+    needs, or is damaged.
     """
     try:
         seeding.check_members(archive, info, members)
+        seeding.check_front(archive, info, state_machine)
     except seeding.SeedError as error:
         raise LocalGroupError(str(error)) from error
     try:

@@ -24,7 +24,14 @@ from dledger_formats.command_lines import Parser
 from dledger_formats.http.status import NodeStatus, is_stranger
 from dledger_formats.log import archives, disk, properties
 from dledger_formats.log.archives import ArchiveInfo
-from dledger_formats.seeding import SeedError, check_members, copy_log, read_archive, sync
+from dledger_formats.seeding import (
+    SeedError,
+    check_front,
+    check_members,
+    copy_log,
+    read_archive,
+    sync,
+)
 from dledger_formats.settings import GroupState, NodeSettings, SettingsError
 from dledger_node.config import store_folder
 from dledger_node.errors import StoreError
@@ -265,6 +272,7 @@ def _check(
     if archives.digest_of(info.files) != info.copy_sha256:
         raise SeedError(f"{archive / archives.INFO_FILE} is damaged: restore the archive")
     check_members(archive, info, list(settings.peers))
+    check_front(archive, info, settings.state_machine)
     sizes = (settings.segment_size_bytes, settings.index_segment_size_bytes)
     if (info.segment_bytes, info.index_segment_bytes) != sizes:
         raise SeedError(

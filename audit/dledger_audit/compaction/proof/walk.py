@@ -1,8 +1,9 @@
 """Walk over an archive's log: each entry with every check of its form.
 
 The archive's layout has one valid form, because it was written from scratch: files follow each
-other from position 0, records lie end to end, a blank ends each file but the last, everything
-after it is zero, and all entries are covered by checksums.
+other from position 0, or from the second file's if the log begins after entry 0; records lie end to
+end, a blank ends each file but the last, everything after it is zero, and all entries are covered
+by checksums.
 """
 
 import os
@@ -41,7 +42,7 @@ class Walk:
         units = _Units(self._log / disk.INDEX_FOLDER, self._index_bytes)
         paths = sorted((self._log / disk.DATA_FOLDER).iterdir())
         for number, path in enumerate(paths):
-            start = number * self._segment_bytes
+            start = (number + (first_index > 0)) * self._segment_bytes
             if path.name != disk.file_name(start) or path.stat().st_size != self._segment_bytes:
                 self._found.add("wrong_place", -1, f"{path.name}: its name or length is wrong")
                 return
