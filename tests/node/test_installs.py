@@ -269,11 +269,21 @@ def rot(snapshots: Snapshots) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
 
-async def test_a_damaged_snapshot_gives_way_to_the_one_before(network: Network) -> None:
+def make_unreadable(snapshots: Snapshots) -> None:
+    """Let reads of the newest snapshot fail, as those of a bad sector do."""
+    path = snapshots.folder_of(snapshots.newest_first[0]) / "data"
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [rot, make_unreadable])
+async def test_a_damaged_snapshot_gives_way_to_the_one_before(
+    network: Network, damage: Callable[[Snapshots], None]
+) -> None:
     n0 = network.members["n0"]
     for index in (150, 160):
         n0.snapshots.save(index, 2, register().dump())
-    rot(n0.snapshots)
+    damage(n0.snapshots)
 
     await network.push_until(has_it(network))
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -180,6 +181,50 @@ def test_is_sound_detects_a_snapshot_that_has_changed(snapshots: Snapshots) -> N
     assert indexes(snapshots) == [100]
     assert "9 bytes" in snapshots.damaged[200]
     assert snapshots.is_sound(older)
+
+
+def make_unreadable(path: Path) -> None:
+    """Let reads of a file fail, as those of a bad sector do."""
+    path.unlink()
+    path.mkdir()
+
+
+def test_a_snapshot_that_cannot_be_read_is_damaged(snapshots: Snapshots) -> None:
+    saved(snapshots, 100, 200, 300)
+    newest, middle, _ = snapshots.newest_first
+    for meta in (newest, middle):
+        make_unreadable(snapshots.folder_of(meta) / "data")
+
+    assert not snapshots.is_sound(newest)
+    assert snapshots.chunk(middle, 2, 4) is None
+    assert indexes(snapshots) == [100]
+    assert sorted(snapshots.damaged) == [200, 300]
+    saved(snapshots, 400)
+    assert (indexes(snapshots), snapshots.damaged) == ([400, 100], {})
+
+
+def test_a_snapshot_that_is_cut_short_while_it_is_sent_is_damaged(snapshots: Snapshots) -> None:
+    saved(snapshots, 100, 200)
+    newest, _ = snapshots.newest_first
+    (snapshots.folder_of(newest) / "data").write_bytes(b"a")
+
+    assert snapshots.chunk(newest, 2, 4) is None
+    assert indexes(snapshots) == [100]
+
+
+def test_a_snapshot_for_which_descriptors_are_short_is_not_damaged(snapshots: Snapshots) -> None:
+    saved(snapshots, 100)
+    (meta,) = snapshots.newest_first
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        found = snapshots.is_sound(meta), snapshots.chunk(meta, 0, 4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert found == (False, None)
+    assert (indexes(snapshots), snapshots.damaged) == ([100], {})
+    assert snapshots.is_sound(meta)
 
 
 def test_a_damaged_snapshot_stays_until_another_is_saved(

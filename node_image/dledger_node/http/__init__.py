@@ -10,7 +10,6 @@ get their data from a `pages.Source`; nothing here changes the state of the node
     families, process_metrics  metrics of a member from values, and those of its process
     auditors  requests for the log and the state, which need a token
     byte_ranges, file_answers  answers with a range of a segment, or with a file
-    shortages  which failures of a read are not the disk's
     connection_limits  limits on HTTP connections
     places   limits on requests that take long: waits for another leader, and files
     request_turns  how many requests a turn of the event loop handles

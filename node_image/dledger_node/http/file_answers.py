@@ -18,7 +18,7 @@ from dledger_formats.http.status import DAMAGE_HEADER
 from dledger_node import passing_reads
 from dledger_node.http import byte_ranges
 from dledger_node.http.places import LATER
-from dledger_node.http.shortages import is_passing
+from dledger_node.shortages import is_passing
 
 REMOVED_S_MAX: Final = 60.0
 """Time for which a file is still sent after the member has removed it."""

@@ -43,7 +43,7 @@ from dledger_node.http import byte_ranges, file_answers
 from dledger_node.http.auditors import Auditors
 from dledger_node.http.places import LATER, Places
 from dledger_node.http.request_turns import TURNS, RequestTurns
-from dledger_node.http.shortages import is_passing
+from dledger_node.shortages import is_passing
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256

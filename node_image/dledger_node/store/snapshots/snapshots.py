@@ -25,6 +25,7 @@ from dledger_formats.log import snapshot_meta
 from dledger_formats.log.checksum import crc32
 from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
+from dledger_node.shortages import is_passing
 from dledger_node.store.segments.segment import disk_error, sync_folder
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 
@@ -88,13 +89,20 @@ class Snapshots(HeldSnapshots):
         self.verify(self.folder_of(meta) / DATA_NAME, meta, load)
 
     def chunk(self, meta: SnapshotMeta, offset: int, size: int) -> bytes | None:
-        """Read a chunk of a snapshot's data; None if the snapshot was removed or is cut short."""
+        """Read a chunk of a snapshot's data; None if the snapshot was removed or is damaged.
+
+        A snapshot that cannot be read, or was cut short, counts as damaged from then on.
+        """
         try:
             with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
                 data = os.pread(file.fileno(), size, offset)
-        except OSError:
+        except OSError as error:
+            self._note_unread(meta, error)
             return None
-        return data if len(data) == min(size, meta.data_bytes - offset) else None
+        if len(data) < min(size, meta.data_bytes - offset):
+            self._note_damage(meta, f"the data ends at byte {offset + len(data)}")
+            return None
+        return data
 
     def is_sound(self, meta: SnapshotMeta) -> bool:
         """Return whether a snapshot exists and its bytes are unchanged; blocks.
@@ -104,14 +112,11 @@ class Snapshots(HeldSnapshots):
         try:
             with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
                 _check_data(file, meta)
-        except OSError:
-            return False  # removed in the meantime, or unreadable at the moment
+        except OSError as error:
+            self._note_unread(meta, error)
+            return False
         except ValueError as error:
-            with self._lock:
-                if meta in self._held:
-                    index = meta.last_included_index
-                    logger.warning("the snapshot of entry %d is damaged: %s", index, error)
-                    self._distrust(index, str(error))
+            self._note_damage(meta, str(error))
             return False
         return True
 
@@ -172,6 +177,21 @@ class Snapshots(HeldSnapshots):
     def folder_of(self, meta: SnapshotMeta) -> Path:
         """Return the folder of a snapshot."""
         return self._folder / f"snapshot_{meta.last_included_index}"
+
+    def _note_unread(self, meta: SnapshotMeta, error: OSError) -> None:
+        """Note that a read failed. An unreadable sector stays so, and another snapshot must be used
+        or made; a lack of descriptors or memory passes.
+        """
+        if not is_passing(error) and self.folder_of(meta).is_dir():
+            self._note_damage(meta, str(error))
+
+    def _note_damage(self, meta: SnapshotMeta, reason: str) -> None:
+        """Note that a read has found a snapshot damaged, unless it was removed meanwhile."""
+        with self._lock:
+            if meta in self._held:
+                index = meta.last_included_index
+                logger.warning("the snapshot of entry %d is damaged: %s", index, reason)
+                self._distrust(index, reason)
 
     def _save(self, index: int, term: int, pieces: Iterable[bytes]) -> None:
         path = self._folder / SAVING_NAME
