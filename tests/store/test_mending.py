@@ -1,5 +1,6 @@
 """Mending damaged ranges in place: found, fetched from a peer, verified, written; or refused."""
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -154,6 +155,21 @@ def test_damage_that_reaches_the_committed_index_is_not_mended(
     flip_at(number, place * 148 + 60)(folder_of_a_log)
 
     assert found_in(folder_of_a_log) == []
+
+
+@pytest.mark.parametrize("harm", [flip_at(1, 200), lambda folder: segment(folder, 1).unlink()])
+def test_a_mended_segment_is_not_younger_for_retention(
+    folder_of_a_log: Path, twin: Path, harm: Callable[[Path], None]
+) -> None:
+    """A missing file gets the time of the next one, whose entries were written later."""
+    harm(folder_of_a_log)
+    was_missing = not segment(folder_of_a_log, 1).exists()
+    for number in {0, 1, 2} - ({1} if was_missing else set()):
+        os.utime(segment(folder_of_a_log, number), (1e9 + number, 1e9 + number))
+
+    assert mend(folder_of_a_log, FolderPeer(twin)) == 1
+
+    assert segment(folder_of_a_log, 1).stat().st_mtime == 1e9 + (2 if was_missing else 1)
 
 
 def test_without_a_checkpoint_nothing_is_mended(folder_of_a_log: Path) -> None:

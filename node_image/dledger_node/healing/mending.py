@@ -43,6 +43,7 @@ from typing import Final
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, DamagedRecordError
 from dledger_node.errors import NotYetCommittedError, StoreError
+from dledger_node.healing import kept_times
 from dledger_node.healing.peer_bytes import (
     CHUNK_BYTES,
     CHUNKS_KEPT,
@@ -280,6 +281,7 @@ class Mender:
         if is_missing and not self._create_files:
             raise FileNotFoundError(f"{path} is missing")
         at = path if not is_missing else folder.parent / f"{folder.name}-mended{SPARE_SUFFIX}"
+        written_ns = kept_times.written_ns(path)
         fd = os.open(at, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if is_missing else 0), 0o640)
         try:
             if os.fstat(fd).st_size < self._shape.segment_size_bytes:
@@ -289,6 +291,7 @@ class Mender:
                     if not is_same_log:
                         raise OSError("the log has changed meanwhile")
                     _write_all(fd, chunk, pos - start)
+            kept_times.restore(fd, written_ns)
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             for pos, chunk in _chunks(pieces, fetched):
