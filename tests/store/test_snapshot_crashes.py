@@ -97,6 +97,28 @@ def test_every_crash_leaves_whole_snapshots_and_every_promised_one(memory_path: 
     assert not broken
 
 
+def test_a_crash_while_the_only_snapshot_is_replaced_leaves_it_or_a_trace(
+    memory_path: Path,
+) -> None:
+    """It is damaged. Without a trace of it, the member would not heal after the crash."""
+    store, top = memory_path / "store", memory_path / "crashed"
+    store.mkdir()
+    Snapshots(store, reserved=RESERVED).save(10, 1, data_of(10))
+    (store / "snapshot" / "snapshot_10" / "data").write_bytes(b"rotten")
+    found: list[Tree] = []
+    with TreeRecorder(store, found.extend).recording():
+        Snapshots(store, reserved=RESERVED).save(10, 1, data_of(10))
+
+    assert len(found) > 20
+    for tree in found:
+        shutil.rmtree(top, ignore_errors=True)
+        write_tree(top, tree)
+        snapshots = Snapshots(top, reserved=RESERVED)
+        assert snapshots.newest_index == 10 or snapshots.damaged
+        snapshots.save(20, 1, data_of(20))
+        assert (Snapshots(top, reserved=RESERVED).newest_index, snapshots.damaged) == (20, {})
+
+
 @pytest.mark.parametrize("deaf_to", ["files", "folders"])
 def test_the_judge_detects_missing_syncs(memory_path: Path, deaf_to: str) -> None:
     found = crashes(memory_path, deaf_to)

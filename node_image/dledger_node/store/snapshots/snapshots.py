@@ -59,6 +59,7 @@ class Snapshots(HeldSnapshots):
             if not self._folder.is_dir():
                 os.mkdir(self._folder)
                 sync_folder(folder)
+            self._keep_trace()
             for name in UNFINISHED:
                 self._remove(self._folder / name)
             super().__init__(*list_snapshots(self._folder))
@@ -214,11 +215,14 @@ class Snapshots(HeldSnapshots):
         path, target = self._folder / source, self.folder_of(meta)
         _write(path / META_NAME, [snapshot_meta.encode(meta)])
         sync_folder(path)
-        if target.is_dir():  # a damaged snapshot, or the same one
-            self._retire(meta.last_included_index)
+        is_replaced = target.is_dir()  # it is damaged, or the same one
+        if is_replaced:
+            self._move_away(meta.last_included_index)
         os.replace(path, target)
         sync_folder(self._folder)
         self._note(meta)
+        if is_replaced:
+            self._remove(self._folder / REMOVING_NAME)
 
     def _discard(self, index: int) -> None:
         self._forget(index)
@@ -230,11 +234,27 @@ class Snapshots(HeldSnapshots):
 
     def _retire(self, index: int) -> None:
         """Rename a snapshot's folder, then remove it: a crash leaves no partial snapshot."""
+        self._move_away(index)
+        self._remove(self._folder / REMOVING_NAME)
+
+    def _move_away(self, index: int) -> None:
         removing = self._folder / REMOVING_NAME
         self._remove(removing)
         os.replace(self._folder / f"snapshot_{index}", removing)
         sync_folder(self._folder)
-        self._remove(removing)
+
+    def _keep_trace(self) -> None:
+        """Name the only snapshot again, if a crash left it in `remove_tmp`.
+
+        It was damaged, and another one was about to take its name. Without any snapshot, this
+        member would look like one that never had a state, and would not heal.
+        """
+        removing = self._folder / REMOVING_NAME
+        if removing.is_dir() and not any(
+            _NAME.fullmatch(name) for name in os.listdir(self._folder)
+        ):
+            os.replace(removing, self._folder / f"snapshot_{_index_of(removing)}")
+            sync_folder(self._folder)
 
     @staticmethod
     def _remove(path: Path) -> None:
@@ -261,10 +281,22 @@ def list_snapshots(folder: Path) -> tuple[tuple[SnapshotMeta, ...], dict[int, st
     return tuple(sorted(held, key=lambda meta: meta.last_included_index)), damaged
 
 
+def _index_of(path: Path) -> int:
+    """Return the last included index of a snapshot by its meta; 0 if that cannot be read."""
+    try:
+        return _meta_in(path).last_included_index
+    except (OSError, ValueError):
+        return 0
+
+
+def _meta_in(path: Path) -> SnapshotMeta:
+    with (path / META_NAME).open("rb") as file:
+        return snapshot_meta.decode(file.read(snapshot_meta.META_BYTES_MAX + 1))
+
+
 def _checked(path: Path, index: int) -> SnapshotMeta:
     """Return the meta of a sound snapshot. Raises ValueError or OSError."""
-    with (path / META_NAME).open("rb") as file:
-        meta = snapshot_meta.decode(file.read(snapshot_meta.META_BYTES_MAX + 1))
+    meta = _meta_in(path)
     if meta.last_included_index != index:
         raise ValueError(
             f"the folder and its meta disagree: the meta says entry {meta.last_included_index}"
