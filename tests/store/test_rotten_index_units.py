@@ -1,5 +1,6 @@
 """A unit of the index that rots away from the borders of segments, which no opening reads."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,27 @@ def last_indexes(store: LogStore) -> list[int]:
     for file in store._files.data.files:
         file.first_index = None
     return [segment.last_index for segment in store.front.sealed_segments()]
+
+
+def test_no_rotten_unit_makes_a_read_take_much_of_the_log(
+    store: LogStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a log of 100 GiB would not fit into the memory."""
+    sizes, read = list[int](), Segment.read
+
+    def recording(file: Segment, at: int, size: int) -> bytes:
+        sizes.append(size if file.size == SEGMENT_BYTES else 0)
+        return read(file, at, size)
+
+    monkeypatch.setattr(Segment, "read", recording)
+    for index in range(1, ENTRIES):
+        sound = unit_bytes(store, index)
+        write_unit(folder, index, bytes(INDEX_UNIT_SIZE))
+        sizes.clear()
+        with contextlib.suppress(StoreDamagedError):
+            store.read_range(0, ENTRIES - 1, 1000)
+        write_unit(folder, index, sound)
+        assert sum(sizes) < SEGMENT_BYTES
 
 
 @pytest.mark.parametrize("shift", [None, 1, -1], ids=["zeros", "the next unit", "the unit before"])

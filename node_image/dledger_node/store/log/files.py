@@ -103,10 +103,15 @@ class LogFiles:
     def last_within(self, first_index: int, last_index: int, bytes_max: int) -> int:
         """Return the last of these entries that ends within `bytes_max`; at least the first."""
         limit_pos = self.pos(first_index) + bytes_max
-        if self.end_pos(last_index) <= limit_pos:
-            return last_index
-        others = range(first_index + 1, last_index + 1)
-        return first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
+        last_index = min(last_index, first_index + bytes_max // ENTRY_HEADER_SIZE)
+        last = self.unit(last_index)
+        if last.pos + last.size > limit_pos:
+            others = range(first_index + 1, last_index + 1)
+            last_index = first_index + bisect.bisect_right(others, limit_pos, key=self.end_pos)
+            last = self.unit(last_index)
+        if last.index != last_index:
+            self._index_is_wrong(last_index, last, "names another entry")
+        return last_index
 
     def segment_run(
         self, first_index: int, last_index: int, bytes_max: int, *, wait: bool
