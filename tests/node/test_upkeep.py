@@ -11,7 +11,7 @@ import pytest
 
 from dledger_formats.http.status import StorageState
 from dledger_formats.log import disk
-from dledger_formats.log.channels import channel_of
+from dledger_formats.log.channels import channel_of, channels_of
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import store_folder
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
@@ -202,6 +202,33 @@ async def test_a_rotten_entry_at_which_the_producers_are_saved_is_mended_and_sto
     assert removals == [], "the table must cover what is removed"
 
 
+async def test_no_segment_is_removed_before_the_table_of_its_producers_can_be_copied(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart, the producers that registered there would be unknown."""
+    removals = list[int]()
+    monkeypatch.setattr(stage.driver.raft, "remove_before", removals.append)
+    store, table = stage.store, stage.store.producers.table
+    monkeypatch.setattr(table, "_undo_max", 2)
+    store.append_bodies([b""], 1, [channel_of(1, 0)], disk.NOOP)
+    write_segments(stage)
+    table.mark_stable(11)
+    store.append_bodies([b""] * 4, 1, channels_of(1, 1, 4))
+    stage.settings = replace(stage.settings, retention_bytes=4096)
+    upkeep = stage.upkeep()
+    upkeep.held_by_all_index = 11
+
+    await upkeep._do(upkeep.once)
+    assert removals == []
+    flush(store)
+    table.mark_stable(store.end_index)
+    await upkeep._do(upkeep.once)
+
+    assert stage.failures == []
+    assert len(removals) == 1
+    assert store.producers.covers(removals[0])
+
+
 async def test_a_full_volume_does_not_wait_for_a_table_of_producers_that_cannot_be_made(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +272,7 @@ async def test_segments_expire_by_the_time_that_has_passed_and_not_by_a_clock_th
     )
     upkeep = stage.upkeep()
     write_segments(stage)
+    stage.store.producers.table.mark_stable(11)
     upkeep.held_by_all_index = 11
 
     stage.wall_s += 1000 * 3600

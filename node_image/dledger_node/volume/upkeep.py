@@ -28,6 +28,7 @@ from dledger_node.http.status import StoreView
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeldByAllNotice, Message
 from dledger_node.state_machine.keeper import State
+from dledger_node.store.derived.log_producers import LogProducers
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.retention import Decision, Policy, Situation, decide
 from dledger_node.store.segments.segment import SegmentClosedError
@@ -240,25 +241,28 @@ class Upkeep:
     async def _save_producers(self, before_index: int | None = None) -> bool:
         """Save the table of producers if it is due; it must cover entries before their removal.
 
-        Return False if the entry at which it would be saved is damaged: that is mended first.
+        Return whether it covers the entries before `before_index`. It does not if the entry at
+        which it would be saved is damaged, which is mended first, or if it cannot be copied now.
         """
+        producers = self._store.producers
+        await self._copy_producers(producers, before_index)
+        return before_index is None or producers.covers(before_index)
+
+    async def _copy_producers(self, producers: LogProducers, before_index: int | None) -> None:
         if self._is_saving():
-            return True
+            return  # a thread may change the table, which is then saved later
         try:
-            copying = self._store.producers.copying_due(before_index)
+            copying = producers.copying_due(before_index)
         except StoreDamagedError as error:
             self._store.damage = self._store.damage or error
-            return False
-        if copying is None:
-            return True
-        for _ in copying.parts():
+            return
+        for _ in copying.parts() if copying is not None else ():
             await asyncio.sleep(0)
-            if self._is_saving():  # a thread may change the table, which is then saved later
-                return True
-        image = copying.image
+            if self._is_saving():
+                return
+        image = copying.image if copying is not None else None
         if image is not None:
-            await asyncio.to_thread(self._store.producers.save, image)
-        return True
+            await asyncio.to_thread(producers.save, image)
 
     def _situation(self, used_percent: int, total_bytes: int) -> Situation:
         now_s = self._clock.now_s()  # compared with the files' modification times

@@ -117,16 +117,21 @@ class LogProducers:
     def copying_due(self, before_index: int | None = None) -> Copying | None:
         """Begin the image that `image_due` returns, to be made in parts.
 
-        Raises StoreDamagedError if the entry at which it is made is damaged.
+        None also if none can be made now: entries that may be lost cannot be undone, or the log was
+        just replaced. Raises StoreDamagedError if the entry at which it is made is damaged.
         """
         stable_index = self.table.stable_index
-        needs = before_index is not None and self.saved_index < before_index - 1
+        needs = before_index is not None and not self.covers(before_index)
         share = 1 if len(self.table) else EMPTY_SHARE
         grown = (
             stable_index - self.saved_index >= SAVE_ENTRIES // share
             or self._log.end_pos - self._saved_pos >= SAVE_BYTES // share
         )
         return self._copying() if needs or grown else None
+
+    def covers(self, before_index: int) -> bool:
+        """Return whether the file serves a log that begins with this entry."""
+        return self.saved_index >= before_index - 1
 
     def save(self, image: Image) -> None:
         """Save an image, unless a newer one is saved; blocks; any thread may call.
