@@ -102,7 +102,7 @@ class _Notice:
         waited_s = now_s - self._since_s
         if waited_s < AFTER_S:
             return
-        times = f"{waited_s:.0f} s{self._limit}"
+        times = f"{int(waited_s)} s{self._limit}"
         text = f"dledger: waiting for {self._awaited}, {times}: {trouble}"
         if LINE.can_be_shown:
             self._is_shown = True
