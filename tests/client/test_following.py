@@ -183,8 +183,8 @@ async def test_the_client_ignores_an_address_that_another_group_took_over(group:
         await client.append(b"x")
         async with Group(size=1, name="stranger") as stranger:
             port = group["n0"].port
-            await group["n0"].stop()
-            await stranger["n0"].stop()
+            await group["n0"].end()
+            await stranger["n0"].end()
             stranger["n0"].port = port
             await stranger["n0"].start()
             group.elect("n1")

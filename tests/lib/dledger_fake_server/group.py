@@ -30,7 +30,7 @@ class Group:
 
     async def __aexit__(self, *_: object) -> None:
         for member in self.members.values():
-            await member.stop()
+            await member.end()
 
     def __getitem__(self, member_id: str) -> Member:
         return self.members[member_id]

@@ -12,6 +12,7 @@ from dledger_fake_server.administration import change, transfer
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.connection import Connection
 from dledger_fake_server.followers import Followers
+from dledger_fake_server.listener import Listener
 from dledger_fake_server.stored import range_answer
 from dledger_formats.protocol.append_batch import APPEND_BATCH, split
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
@@ -110,7 +111,7 @@ class Member:
     largest_read: int = 0
     """The largest number of requests in one read."""
     connections: set[Connection] = field(default_factory=set)
-    server: asyncio.Server | None = None
+    listener: Listener = field(default_factory=Listener)
 
     @property
     def address(self) -> str:
@@ -121,19 +122,16 @@ class Member:
         return self.group.leader_id if self.leader_hint == "the group's" else self.leader_hint
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.server = await loop.create_server(lambda: Connection(self), "127.0.0.1", self.port)
-        self.port = self.server.sockets[0].getsockname()[1]
+        self.port = await self.listener.open(lambda: Connection(self), self.port)
 
     async def stop(self) -> None:
-        """Stop like a killed process: close the listening socket and reset all connections."""
-        if self.server is not None:
-            self.server.close()
-            for connection in list(self.connections):
-                connection.transport.abort()
-                await connection.gone.wait()
-            await self.server.wait_closed()
-            self.server = None
+        """Stop like a killed process. No other process gets the port meanwhile."""
+        await self.listener.close(self.connections)
+
+    async def end(self) -> None:
+        """Stop, and leave the port to others."""
+        await self.stop()
+        self.listener.give_port_back()
 
     def stop_reading(self) -> None:
         """Stop reading, so that clients' requests accumulate on their side."""

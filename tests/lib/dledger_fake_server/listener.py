@@ -1,0 +1,57 @@
+"""Where a member listens: on a port that stays its own while it is stopped."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from dledger_fake_server.connection import Connection
+
+HOST = "127.0.0.1"
+ACCEPT_TURNS = 3
+"""Turns of the loop that asyncio needs to hand over an accepted connection."""
+
+
+class Listener:
+    """The listening socket of a member."""
+
+    def __init__(self) -> None:
+        self._server: asyncio.Server | None = None
+        self._kept: socket.socket | None = None
+        """Has the port while nothing listens there: else another process may listen on it."""
+
+    async def open(self, protocol: Callable[[], Connection], port: int) -> int:
+        """Listen on this port, or on a free one if it is 0; return the port."""
+        listening, self._kept = self._kept or bound(port), None
+        self._server = await asyncio.get_running_loop().create_server(protocol, sock=listening)
+        return int(listening.getsockname()[1])
+
+    async def close(self, connections: set[Connection]) -> None:
+        """Refuse connections from now on, and reset those that were accepted."""
+        if self._server is None:
+            return
+        [listening] = self._server.sockets
+        port = listening.getsockname()[1]
+        # asyncio leaks the connections that it has accepted but not handed over when it closes.
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        self._server.close()
+        for connection in list(connections):
+            connection.transport.abort()
+            await connection.gone.wait()
+        await self._server.wait_closed()
+        self._server, self._kept = None, bound(port)
+
+    def give_port_back(self) -> None:
+        """Leave the port to other processes."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+
+def bound(port: int) -> socket.socket:
+    """Return a socket with this port, or with a free one, on which nothing listens yet."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((HOST, port))
+    return made
