@@ -21,7 +21,7 @@ def prepare(group: Group) -> None:
 
 def client_of(group: Group, read_from: str = "followers", draw: float = 0.0) -> DLedgerClient:
     """Return a client that draws the member at this share of the candidates."""
-    timing = Timing(deadline_s=10, connect_timeout_s=0.3, stall_s=0.2)
+    timing = Timing(deadline_s=600, connect_timeout_s=0.3, stall_s=0.2)
     return DLedgerClient(
         group.servers, "g0", read_from=read_from, timing=timing, random=lambda: draw
     )
@@ -80,7 +80,7 @@ async def test_a_member_that_stops_responding_is_left(group: Group) -> None:
     async with client_of(group) as client:
         assert (await client.get(0)).body == BODIES[0]
         group["n1"].is_frozen = True
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(60):
             assert await read(client) == BODIES
 
 

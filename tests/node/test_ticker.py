@@ -60,7 +60,7 @@ async def test_an_idle_member_sleeps_through_its_idle_ticks() -> None:
     slept_s = await member.next_tick_s()
     await member.stop()
 
-    assert slept_s >= SLEEP_TICKS_MAX * TICK_S
+    assert slept_s >= SLEEP_TICKS_MAX * TICK_S / 2, "less by what the tick before came late"
     assert member.core.passed_ticks == SLEEP_TICKS_MAX
 
 
@@ -131,7 +131,7 @@ async def test_a_member_ticks_after_an_input_that_leaves_work() -> None:
     to_next_tick_s = await member.next_tick_s()
     await member.stop()
 
-    assert to_next_tick_s < SLEEP_TICKS_MAX * TICK_S / 4
+    assert to_next_tick_s < SLEEP_TICKS_MAX * TICK_S / 2
 
 
 async def test_the_input_of_a_client_in_the_same_turn_gets_a_tick_soon() -> None:
@@ -145,7 +145,7 @@ async def test_the_input_of_a_client_in_the_same_turn_gets_a_tick_soon() -> None
     to_next_tick_s = await member.next_tick_s()
     await member.stop()
 
-    assert to_next_tick_s < SLEEP_TICKS_MAX * TICK_S / 4
+    assert to_next_tick_s < SLEEP_TICKS_MAX * TICK_S / 2
 
 
 async def test_a_member_with_work_ticks_at_the_steady_rate() -> None:
