@@ -126,6 +126,12 @@ def test_long_messages_are_left_to_a_thread(tmp_path: Path) -> None:
     made.store.close()
 
 
+def opened_in(folder: Path) -> list[str]:
+    """Return the files of a folder that this process has open."""
+    descriptors = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    return [path for path in descriptors if str(folder) in path]
+
+
 def test_the_files_of_a_deleted_topic_are_not_read_any_more_and_not_kept_open(
     tmp_path: Path,
 ) -> None:
@@ -135,9 +141,8 @@ def test_the_files_of_a_deleted_topic_are_not_read_any_more_and_not_kept_open(
         files.write(queue, 0, UNIT.pack(*ONE))
         assert files.read(queue, 0, 1)
     files.delete_topic(QUEUE.topic)
-    descriptors = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
 
-    assert not [path for path in descriptors if str(tmp_path / QUEUE.topic) in path]
+    assert not opened_in(tmp_path / QUEUE.topic)
     assert files.read(QUEUE, 0, 1) == []
     assert files.read(other, 0, 1) == [ONE]
     files.close()
@@ -145,14 +150,13 @@ def test_the_files_of_a_deleted_topic_are_not_read_any_more_and_not_kept_open(
 
 def test_files_that_nobody_uses_any_longer_are_closed(tmp_path: Path) -> None:
     """Members of the simulator die without closing anything: each kept its files open."""
-    before = len(os.listdir("/proc/self/fd"))
     files = QueueFiles(tmp_path)
     files.write(QUEUE, 0, UNIT.pack(*ONE))
     assert files.read(QUEUE, 0, 1) == [ONE]
-    assert len(os.listdir("/proc/self/fd")) == before + 2
+    assert len(opened_in(tmp_path)) == 2
     del files
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not opened_in(tmp_path)
 
 
 def test_a_file_that_is_opened_again_while_its_topic_is_deleted_is_not_kept(
@@ -195,15 +199,14 @@ def test_a_file_that_is_opened_while_files_are_forgotten_is_not_kept(
 def test_so_many_files_are_kept_open_for_reading_and_no_more(tmp_path: Path) -> None:
     files, path = ReadFiles(), tmp_path / "one"
     path.touch()
-    before = len(os.listdir("/proc/self/fd"))
     for number in range(READ_FILES_MAX + 10):
         files.open(QueueId("orders", number), 0, path)
 
-    assert len(os.listdir("/proc/self/fd")) == before + READ_FILES_MAX
+    assert len(opened_in(tmp_path)) == READ_FILES_MAX
     assert files.find(QueueId("orders", 9), 0) is None
     assert files.find(QueueId("orders", 10), 0) is not None
     files.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not opened_in(tmp_path)
 
 
 def test_pulls_return_the_same_again_and_again(broker: BrokerGroup, client: BrokerClient) -> None:

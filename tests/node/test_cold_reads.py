@@ -249,15 +249,20 @@ async def test_reads_of_closed_connections_wait_for_no_thread(member: ColdMember
 async def test_readers_take_turns_however_many_reads_one_of_them_has() -> None:
     turns = ReadTurns(asyncio.get_running_loop().call_soon)
     disk_reads = DiskReads(turns)
-    may_answer, done = threading.Event(), list[str]()
+    may_answer, begun, ended = threading.Semaphore(0), list[str](), list[object]()
+
+    def read(name: str) -> None:
+        begun.append(name)
+        assert may_answer.acquire(timeout=20)
+
     many, one = Reader(), Reader()
     for reader, name in [(many, "many")] * 8 + [(one, "one")]:
-        disk_reads.read(
-            reader, partial(may_answer.wait, 20), partial(lambda n, _: done.append(n), name), print
-        )
-    may_answer.set()
-    await until(lambda: len(done) == 9)
+        disk_reads.read(reader, partial(read, name), ended.append, print)
+    for count in range(1, 10):  # one by one: threads overtake each other
+        await until(lambda count=count: len(begun) == min(9, count - 1 + DISK_READS_MAX))  # type: ignore[misc]
+        may_answer.release()
+        await until(lambda count=count: len(ended) == count)  # type: ignore[misc]
 
-    assert done.index("one") <= DISK_READS_MAX + 2
+    assert begun.index("one") <= DISK_READS_MAX + 1
     assert (many.reads_waiting, one.reads_waiting) == (0, 0)
     disk_reads.give_up()
