@@ -29,6 +29,7 @@ from dledger_node.volume import scrub
 from dledger_sim.stage.driver import CoreDriver
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip
+from dledger_store_files.shortage import no_more_files
 from tools.groups.node_group import NodeGroup
 from tools.groups.ports import free_ports
 from tools.groups.waiting import wait_for
@@ -112,6 +113,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(scrub, "BYTES_PER_S_MIN", 16 << 20)
     monkeypatch.setattr(waiting_ranges, "RETRY_S_MIN", 0.01)
     monkeypatch.setattr(waiting_ranges, "RETRY_S_MAX", 0.05)
+    monkeypatch.setattr(scrub, "RETRY_S_MAX", 0.05)
     made = Stage(tmp_path)
     with contextlib.closing(made.store), contextlib.closing(made.scrub):
         yield made
@@ -227,3 +229,17 @@ async def test_a_member_mends_what_one_peer_has_while_other_damage_waits_for_a_t
         wait_for(lambda: counted(group, follower, "mended_ranges_total") == 1, "one is mended")
 
         group.wait_for_status(follower, lambda view: bool(view.unmended), "says what waits")
+
+
+async def test_a_member_that_can_open_no_file_for_a_while_does_not_leave(stage: Stage) -> None:
+    """It left as if no other member had the bytes."""
+    stage.damage(GIVEN)
+    stage.store.damage = StoreDamagedError(
+        "met by a read", Damage.UNREADABLE, stage.index_in(GIVEN)
+    )
+    with no_more_files():
+        await stage.until(lambda: stage.scrub.failed > 2 * scrub.SETTLING_TRIES_MAX)
+
+    assert stage.left == []
+    await stage.until(lambda: stage.store.damage is None)
+    assert stage.totals.ranges == 1

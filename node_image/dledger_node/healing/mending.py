@@ -55,6 +55,7 @@ from dledger_node.healing.peer_bytes import (
     PeerBytes,
     Piece,
 )
+from dledger_node.shortages import is_passing
 from dledger_node.store.log.damaged_ranges import (
     DamagedRange,
     LogShape,
@@ -81,7 +82,9 @@ class CannotMendError(Exception):
     def __init__(self, message: str, *, may_succeed_later: bool = False) -> None:
         super().__init__(message)
         self.may_succeed_later = may_succeed_later
-        """Whether a peer that gave no bytes may give them later."""
+        """Whether a peer that gave no bytes may give them later, or this process lacked descriptors
+        or memory.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,9 @@ class Mender:
         try:
             return self._mend(damaged, checkpoint)
         except (IndexError, DamagedRecordError, StoreError) as error:  # the files end too early
-            raise CannotMendError(f"{damaged} cannot be verified: {error}") from error
+            raise CannotMendError(
+                f"{damaged} cannot be verified: {error}", may_succeed_later=is_passing(error)
+            ) from error
 
     def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
         while True:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from dledger_formats.log import disk
 from dledger_node.errors import NotYetCommittedError
 from dledger_node.http.pages import KNOWN_HEADERS_MAX, STORED_BYTES_MAX
+from dledger_node.shortages import is_passing
 from dledger_node.store.log.damaged_ranges import HEADERS_MAX
 from dledger_node.store.log.served_segments import stored_bytes
 
@@ -60,10 +61,14 @@ class OwnBytes:
         self._folder = folder
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """Return bytes of a data file. Raises LookupError if they cannot be read."""
+        """Return bytes of a data file. Raises LookupError if the disk cannot read them, OSError if
+        the process lacks descriptors or memory for that.
+        """
         try:
             return stored_bytes(self._folder, name, at, size, disk.start_offset(name) + at + size)
         except OSError as error:
+            if is_passing(error):
+                raise
             raise LookupError(str(error)) from error
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from dledger_node.errors import BorderDamagedError, Damage, StoreDamagedError, StoreError
 from dledger_node.healing.mending import CannotMendError
+from dledger_node.shortages import is_passing
 from dledger_node.store.log.damaged_ranges import DamagedRange
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,13 @@ RETRY_S_MAX: Final = 30.0
 def retry_delay_s(failures: int) -> float:
     """Return the time to the next attempt after this many failed ones, at least one."""
     return min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(10, failures - 1))
+
+
+def failure_of(error: Exception) -> CannotMendError:
+    """Return the failure that an error of an attempt means."""
+    if isinstance(error, CannotMendError):
+        return error
+    return CannotMendError(str(error), may_succeed_later=is_passing(error))
 
 
 @dataclass(slots=True)
@@ -167,9 +175,7 @@ class WaitingRanges:
         try:
             yield
         except (CannotMendError, StoreError, OSError, IndexError) as error:
-            later = isinstance(error, CannotMendError) and error.may_succeed_later
-            failure = CannotMendError(str(error), may_succeed_later=later)
-            self.note(waiting.range, failure, None)
+            self.note(waiting.range, failure_of(error), None)
         finally:
             self._tried = None
             self._rest_until_s = 2 * self._now_s() - began_s

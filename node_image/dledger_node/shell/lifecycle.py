@@ -27,6 +27,7 @@ from dledger_node.shell.current_source import CurrentSource
 from dledger_node.shell.http_server import HttpServer
 from dledger_node.shell.meters import Meters
 from dledger_node.shell.server import DLedgerServer
+from dledger_node.shortages import is_passing
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import state_of
@@ -173,14 +174,16 @@ class Lifecycle:
         state = state_of(error)
         reason = str(error)
         logger.error("%s is out of service: %s", self._settings.self_id, reason)
-        if isinstance(error, StoreDamagedError):
+        damage: StoreDamagedError | None = None
+        if isinstance(error, StoreDamagedError) and not is_passing(error):
+            damage = error
             self._shown.source = self._outage(state, reason)
-            self._verify_all |= error.damage is not Damage.HARD_STATE
-            obstacle = await self._heal_unless_stopping(error) if self._damaged else ""
+            self._verify_all |= damage.damage is not Damage.HARD_STATE
+            obstacle = await self._heal_unless_stopping(damage) if self._damaged else ""
             if obstacle:
                 logger.error("%s: %s", self._settings.self_id, obstacle)
                 reason = f"{reason}. {obstacle}"
-        self._damaged = isinstance(error, StoreDamagedError)
+        self._damaged = damage is not None
         delay_s = self._delay_s
         self._delay_s = min(self._retry_delay_max_s, 2 * delay_s)
         volume = NO_USAGE

@@ -23,6 +23,7 @@ from dledger_node.errors import (
     StoreFullError,
 )
 from dledger_node.raft.core import Raft
+from dledger_node.shortages import is_passing
 from dledger_node.store.log.log_store import LogStore
 
 logger = logging.getLogger(__name__)
@@ -219,7 +220,7 @@ def state_of(error: Exception) -> StorageState:
     match error:
         case StoreFullError():
             return StorageState.FULL
-        case StoreDamagedError():
+        case StoreDamagedError() if not is_passing(error):
             return StorageState.DAMAGED
         case ForeignFolderError() | LaterFormatError():
             return StorageState.SOUND

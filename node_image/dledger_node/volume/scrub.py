@@ -28,7 +28,7 @@ from dledger_node.healing.closed_log import shape_of
 from dledger_node.healing.http_peer import HttpPeer
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
-from dledger_node.healing.waiting_ranges import RETRY_S_MAX, Obstacle
+from dledger_node.healing.waiting_ranges import RETRY_S_MAX, Obstacle, failure_of
 from dledger_node.raft.core import Raft
 from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
@@ -214,10 +214,8 @@ class Scrub:
         try:
             if not await self._search(damage):
                 return
-        except CannotMendError as failure:
-            self._retry_or_leave(search, damage, failure)
-        except (StoreError, OSError, IndexError) as error:
-            self._retry_or_leave(search, damage, CannotMendError(str(error)))
+        except (CannotMendError, StoreError, OSError, IndexError) as error:
+            self._retry_or_leave(search, damage, failure_of(error))
         else:
             search.forget()
             self._store.damage = None

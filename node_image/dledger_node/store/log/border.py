@@ -7,13 +7,13 @@ the first kept entry is trusted as it is now, as at the first start with a log o
 release. It is not trusted if its own checksums show that it has rotted as well.
 """
 
-import contextlib
 from dataclasses import dataclass, field
 
 from dledger_formats.log import disk
 from dledger_formats.log.chain_link import chain_crc_before
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader
 from dledger_node.errors import BorderDamagedError, Damage, StoreDamagedError
+from dledger_node.shortages import is_passing
 from dledger_node.store.log.damaged_ranges import follows, sound_header
 from dledger_node.store.log.files import Beginning, LogFiles, place
 
@@ -74,7 +74,7 @@ def beginning_at(
 
 def _last_removed(files: LogFiles, index: int, begin: Beginning) -> _LastRemoved:
     found = _LastRemoved()
-    with contextlib.suppress(StoreDamagedError, DamagedRecordError, IndexError):
+    try:
         pos = files.pos(index)
         raw = files.data.read(pos, pos + ENTRY_HEADER_SIZE)
         header = disk.unpack_header(raw, 0)
@@ -84,6 +84,9 @@ def _last_removed(files: LogFiles, index: int, begin: Beginning) -> _LastRemoved
             found.chain_crcs.append(disk.chain_crc_of(header, before))
             sound = sound_header(files, pos, index)
             found.is_sound = sound is not None and follows(sound, before)
+    except (StoreDamagedError, DamagedRecordError, IndexError) as error:
+        if is_passing(error):
+            raise
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from dledger_formats.log.disk import Buffer, EntryHeader, IndexUnit
 from dledger_node.errors import StoreDamagedError
+from dledger_node.shortages import is_passing
 from dledger_node.store.log.files import LogFiles, NotCachedError
 from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
 from dledger_node.store.log.writer import LogWriter
@@ -26,14 +27,26 @@ class LogReader:
 
     def __init__(self, files: LogFiles, log: LogWriter, verified_index: int) -> None:
         """Read `files`; this process has verified all entries from `verified_index` on."""
-        self.damage: StoreDamagedError | None = None
-        """The damage that a read found; it stays until the member has mended it or stops."""
+        self._damage: StoreDamagedError | None = None
         self.generation = 0
         """The number of times that entries were truncated, or the log replaced."""
         self._files = files
         self._cached_files = dataclasses.replace(files, wait=False)
         self._log = log
         self._verified_index = verified_index
+
+    @property
+    def damage(self) -> StoreDamagedError | None:
+        """The damage that a read found; it stays until the member has mended it or stops.
+
+        A read that failed for lack of descriptors or memory has found none, so it is not kept.
+        """
+        return self._damage
+
+    @damage.setter
+    def damage(self, found: StoreDamagedError | None) -> None:
+        if found is None or not is_passing(found):
+            self._damage = found
 
     @property
     def begin_index(self) -> int:

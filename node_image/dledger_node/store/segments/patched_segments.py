@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
+from dledger_node.shortages import is_passing
 from dledger_node.store.segments.open_files import OpenFiles
 from dledger_node.store.segments.segment import Segment
 from dledger_node.store.segments.segment_list import SegmentList
@@ -55,7 +56,7 @@ class PatchedSegments(SegmentList):
 
 
 class _PatchedSegment(Segment):
-    """One file; `read` never fails."""
+    """One file; `read` fails only for lack of descriptors or memory."""
 
     __slots__ = ("_patch",)
 
@@ -66,7 +67,10 @@ class _PatchedSegment(Segment):
         self._patch = patch
 
     def read(self, at: int, size: int) -> bytes:
-        """Read bytes; zeros in place of those that cannot be read."""
+        """Read bytes; zeros in place of those that the disk cannot read.
+
+        Raises StoreDamagedError if the process lacks descriptors or memory (`is_passing`).
+        """
         size = min(size, self.size - at)
         patch, begin, end = self._patch, self.start + at, self.start + at + size
         if patch is None or patch.end <= begin or end <= patch.start:
@@ -80,7 +84,9 @@ class _PatchedSegment(Segment):
             return b""
         try:
             return super().read(at, size)
-        except StoreDamagedError:
+        except StoreDamagedError as error:
+            if is_passing(error):
+                raise
             if size <= _BLOCK_BYTES and at // _BLOCK_BYTES == (at + size - 1) // _BLOCK_BYTES:
                 return self._read_short(at, size)
         end, parts = at + size, list[bytes]()
@@ -95,6 +101,8 @@ class _PatchedSegment(Segment):
         try:
             present = self.path.stat().st_size - at
             data = super().read(at, present) if 0 < present < size else b""
-        except (StoreDamagedError, OSError):
+        except (StoreDamagedError, OSError) as error:
+            if is_passing(error):
+                raise
             data = b""
         return data.ljust(size, b"\0")
