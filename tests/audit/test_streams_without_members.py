@@ -10,11 +10,18 @@ import pytest
 from dledger_logs.histories import history, small_shape
 from dledger_logs.write import write_log
 from dledger_scan.log_rows import members
+from pyspark_dledger import http_reader
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.options import parse
 from pyspark_dledger.stream import COMMIT_SECONDS, LogStream
 
 COUNT = 100
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask a member again at once: only the pauses of the query matter here."""
+    monkeypatch.setattr(http_reader, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 @dataclass
