@@ -6,7 +6,7 @@ from typing import Any, cast
 import uvloop
 
 from dledger_node.raft.messages import HeartBeatRequest
-from dledger_node.remoting.peer_link import _Connection
+from dledger_node.remoting.link_connection import LinkConnection
 from dledger_node.traffic import Transferred
 
 MESSAGE = HeartBeatRequest(sender="n0", receiver="n1", term=1, committed_index=-1, round=1)
@@ -21,7 +21,7 @@ def test_a_message_on_a_connection_that_was_just_lost_is_dropped_without_an_erro
         port = server.sockets[0].getsockname()[1]
         try:
             _, connection = await loop.create_connection(
-                lambda: _Connection(cast("Any", None), "n1", Transferred()), "127.0.0.1", port
+                lambda: LinkConnection(cast("Any", None), "n1", Transferred()), "127.0.0.1", port
             )
             connection.close()
             await connection.lost

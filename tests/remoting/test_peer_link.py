@@ -16,13 +16,14 @@ from dledger_formats.protocol import frames, requests
 from dledger_node.raft.messages import AppendRequest, HeartBeatRequest
 from dledger_node.remoting import native, peer_link
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.peer_link import (
+from dledger_node.remoting.link_connection import (
     PUSH_BYTES_MAX,
     QUEUED_MESSAGES_MAX,
     SLICE_S,
     WRITE_BUFFER_BYTES_HIGH,
-    PeerLink,
+    LinkConnection,
 )
+from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.traffic import Traffic
 from dledger_wire.listener import Listener, hello_to, listening, until
 
@@ -330,7 +331,7 @@ async def test_a_connection_lost_before_hello_is_awaited_leaves_no_unhandled_err
     """The link may be cancelled just when its connection is made."""
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    connection = peer_link._Connection(Owner(), "n0", Traffic().peers)
+    connection = LinkConnection(Owner(), "n0", Traffic().peers)
 
     connection.connection_lost(None)
     del connection

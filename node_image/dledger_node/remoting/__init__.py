@@ -18,6 +18,7 @@ Time of the event loop
     turn_time           the time that work of one kind may take in a turn of the loop
 Connections that this member opens
     peer_link, links    links to its peers
+    link_connection     one connection of a link: its queue, and what is read for it
     leader_link         a follower's connection to its leader, for requests that it passes on
     dialed_link         a connection to another member, from its first frame to its end
     link_owner          what a link to a peer needs from the member
