@@ -94,7 +94,7 @@ async def test_an_address_that_passes_to_another_group_mixes_neither_group(
     two.master()
     wait_for(lambda: refused_links(two, "n2") > 2, "n2 refuses members of the other group")
 
-    # Clients carry no identity: they go by the addresses that they are given.
+    # A new client goes by the addresses that it is given.
     assert await append(one, 1, members=("n0", "n1")) > last_of_one
     assert await append(two, 1) > last_of_two
     assert two.status("n2").ledger_end_index < last_of_one

@@ -322,8 +322,9 @@ class Dispatcher:
 
     def follow(self, connection: Connection) -> None:
         """Send the waiting calls and all further ones on this connection, if it is open."""
-        if not connection.is_open:
+        if not (connection.is_open and self.members.may_use(connection)):
             return
+        self.members.use(connection)
         self._leader = connection
         self._statistics.record_leader(connection.member_id)
         for call in self._unsent.take_waiting():

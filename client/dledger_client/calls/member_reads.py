@@ -162,9 +162,12 @@ class MemberReads:
             while not find.done():
                 await asyncio.wait({find}, timeout=EXPIRY_INTERVAL_S)
                 self._end_expired()
-            self._connection = find.result()
-            if self._connection is None:
+            found = find.result()
+            if found is None or not self._members.may_use(found):
                 self._leader_until_s = self._loop.time() + REFUSED_S
+            else:
+                self._members.use(found)
+                self._connection = found
         finally:
             find.cancel()
             self._choice = None

@@ -95,6 +95,8 @@ class Connection(asyncio.Protocol):
         """`flag` is the flag of every request."""
         self.address = address
         self.member_id = address.member_id
+        self.group_identity = ""
+        """The identity of the member's group, as it reports; empty if it reports none."""
         self.bytes_as_numbers = False
         """Whether the member is a Java DLedger 0.4.3, which does not decode base64."""
         self.takes_batches = False

@@ -10,6 +10,7 @@ from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress, parse_s
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
+from dledger_formats.http.status import identities_differ
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial, reason_of
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
@@ -90,6 +91,8 @@ class Members:
         self.peers: dict[str, ServerAddress] = {}
         self.highest_term = -1
         """The highest term of any response; METADATA of Java servers contains none."""
+        self._group_identity = ""
+        """The identity of the group whose members get the calls; empty while it is not known."""
         self._problems: dict[_Key, str] = {}
         """The most recent error of each address."""
         self.is_unanswered = False
@@ -129,6 +132,9 @@ class Members:
         try:
             connection = await self._connect(address)
             response = await self._ask(connection)
+            if not self.may_use(connection):
+                self.forget(connection)
+                raise ConnectionLostError(_stranger(self.group, connection), was_sent=True)
         except (ConnectionLostError, RefusedError) as error:
             self.note_problem(address, str(error))
             if isinstance(error, RefusedError) and self._is_known:
@@ -138,6 +144,19 @@ class Members:
         self._problems.pop((address.host, address.port), None)
         self._learn(address, connection, response)
         return connection, response
+
+    def may_use(self, connection: Connection) -> bool:
+        """Return whether calls may be sent on a connection: its member does not belong to another
+        group than the members that got earlier calls.
+        """
+        return not identities_differ(connection.group_identity, self._group_identity)
+
+    def use(self, connection: Connection) -> None:
+        """Keep to the group of this connection, which gets calls from now on.
+
+        Indexes, and the numbers of idempotent appends, mean nothing in another group of that name.
+        """
+        self._group_identity = self._group_identity or connection.group_identity
 
     def record_term(self, term: int) -> None:
         """Keep the highest term."""
@@ -222,6 +241,7 @@ class Members:
         if response.code is not DLedgerResponseCode.SUCCESS:
             self.forget(connection)
             raise RefusedError(response.code, _explain(self.group, connection, response.code))
+        connection.group_identity = response.group_identity
         return response
 
     def _learn(
@@ -239,6 +259,13 @@ class Members:
                 problem = f"{connection} lists a member without a usable address: {error}"
                 self.note_problem(address, problem)
         self.peers = peers or self.peers
+
+
+def _stranger(group: str, connection: Connection) -> str:
+    return (
+        f"{connection} belongs to another group named {group}, to which this client does not go "
+        "over: the group was founded again, or the address is now another one's; open a new client"
+    )
 
 
 def _explain(group: str, connection: Connection, code: DLedgerResponseCode) -> str:

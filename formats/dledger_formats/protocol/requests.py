@@ -145,6 +145,10 @@ class MetadataResponse(Response, kw_only=True, frozen=True):
     """
     joining: bool = False
     """Whether the answering member is joining and so does not vote yet. Omitted if false."""
+    group_identity: str = ""
+    """Distinguishes the group from others of its name. Omitted if the answering member knows no
+    identity.
+    """
 
 
 class AppendEntryRequest(Request, kw_only=True, frozen=True):

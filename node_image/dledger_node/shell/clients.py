@@ -259,4 +259,5 @@ class ClientService:
             addable=status.addable(core, self._settings),
             membership_index=memberships.last_index,
             joining=bool(core.joining),
+            group_identity=self._identity.value,
         )

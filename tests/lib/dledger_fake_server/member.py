@@ -63,9 +63,7 @@ class Member:
     supports_producers: bool = True
     """False for Java servers."""
     names_voters: bool = False
-    """Whether METADATA names the voters, as this project's servers do; clients then use
-    APPEND_BATCH.
-    """
+    """Whether METADATA names the voters, so that clients use batches."""
     supports_batches: bool = False
     """False for Java servers. A batch consumes one behavior of `script`."""
     serves_reads: bool = False
@@ -87,6 +85,8 @@ class Member:
     """The number of entries for each of the next responses."""
     leader_hint: str | None = "the group's"
     """The leader that the member reports."""
+    identity: str = ""
+    """The identity of the group, as the member reports it."""
     stale_term: int | None = None
     """The term that the member reports, if it differs from the group's."""
     script: deque[Behavior] = field(default_factory=deque)
@@ -226,6 +226,7 @@ class Member:
             local_id=None if self.needs_remote_id else self.member_id,
             peers={member.member_id: member.address for member in self.group.members.values()},
             voters=tuple(self.group.members) if self.names_voters else (),
+            group_identity=self.identity,
             term=-1 if self.needs_remote_id else self.stale_term or self.group.term,
         )
 
