@@ -97,6 +97,7 @@ class GroupAdmin:
 
         Raises GroupUnreachableError if none does before `until_s`.
         """
+        self.session.check_loop()
         loop, members = asyncio.get_running_loop(), self.session.dispatcher.members
         began_s = loop.time()
         members.is_unanswered = True

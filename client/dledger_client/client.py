@@ -145,6 +145,7 @@ class DLedgerClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._require_session().check_loop()
         session, self._session = self._require_session(), None
         await session.end(kind, error, traceback)
 

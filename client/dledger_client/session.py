@@ -26,6 +26,7 @@ from dledger_client.calls.slots import CallSlots
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, RefusedError
+from dledger_client.same_loop import check_loop
 from dledger_client.tasks import TaskScope
 from dledger_formats.log import disk
 from dledger_formats.protocol.append_batch import AppendBatchRequest
@@ -83,6 +84,10 @@ class Session:
         self._call_slots = CallSlots(CALLS_MAX, group)
         self._loop = asyncio.get_running_loop()
 
+    def check_loop(self) -> None:
+        """Raise RuntimeError unless the caller runs in the client's event loop."""
+        check_loop(self._loop)
+
     @property
     def takes_batches(self) -> bool:
         """Whether several appends may share a request; False while no leader is known."""
@@ -126,6 +131,7 @@ class Session:
         """
         if not isinstance(body, bytes):
             raise body_type_error(body)
+        self.check_loop()
         leader = self.dispatcher.leader
         # Usually the call goes to this leader, and then its request need not be copied.
         remote_id = None if leader is None else leader.member_id
@@ -248,6 +254,7 @@ class Session:
 
     async def append(self, body: bytes, deadline_s: float | None) -> Message:
         """Append one entry and return the response. Raises the ClientError that ended the call."""
+        self.check_loop()
         left_s = await self._call_slots.take(self._timeout_s(deadline_s))
         try:
             call = self.start_append(body, left_s)
@@ -269,6 +276,7 @@ class Session:
 
         `answer_s` is how long the leader may delay its response.
         """
+        self.check_loop()
         left_s = await self._call_slots.take(self._timeout_s(deadline_s))
         call = self._call(kind, request, left_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
@@ -321,6 +329,7 @@ class Session:
     def _call(
         self, kind: CallKind, request: Message, deadline_s: float | None, *, is_repeatable: bool
     ) -> Call:
+        self.check_loop()
         now_s = self._loop.time()
         return Call(
             kind=kind,

@@ -9,6 +9,7 @@ share it.
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ from dledger_client.errors import OutcomeUnknownError
 from dledger_client.read.chunks import CHUNK_MAX, Chunks
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.tail import LogBounds
+from dledger_client.same_loop import is_forked, why_closed
 from dledger_client.session import BATCHES_MAX
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.membership_change import ChangeKind
@@ -89,6 +91,7 @@ class BlockingClient:
             admin_token=admin_token,
         )
         self._thread: threading.Thread | None = None
+        self._opened_by = 0  # the process id
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._open: set[Chunks[Any]] = set()
         # The calls that have not ended.
@@ -101,6 +104,7 @@ class BlockingClient:
             raise RuntimeError("this BlockingClient is open already; open another one")
         self._started = Future()
         self._has_ended = False
+        self._opened_by = os.getpid()
         name = f"dledger-{self._client.group}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -115,6 +119,8 @@ class BlockingClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if is_forked(self._opened_by):
+            return  # it stays open in the other process
         for chunks in list(self._open):
             self._call(chunks.close())
         loop, stop = self._started.result()
@@ -256,7 +262,7 @@ class BlockingClient:
         return _result(self._start(coroutine))
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a call. Raises RuntimeError if the client is closed.
+        """Begin a call. Raises RuntimeError if the client is not open in this process.
 
         If another thread closes the client at this moment, the call is cancelled: either this
         thread sees that the loop has ended, or the loop's thread sees the call.
@@ -268,7 +274,7 @@ class BlockingClient:
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         except RuntimeError as error:
             coroutine.close()
-            raise RuntimeError("BlockingClient was used outside its `with` block") from error
+            raise RuntimeError(why_closed(self._opened_by)) from error
         self._calls[future] = coroutine
         future.add_done_callback(lambda ended: self._calls.pop(ended, None))
         if self._has_ended:

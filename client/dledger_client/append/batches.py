@@ -19,6 +19,9 @@ batches would gain nothing.
 class AppendStarter(Protocol):
     """Starts appends; implemented by Session."""
 
+    def check_loop(self) -> None:
+        """Raise RuntimeError unless the caller runs in the client's event loop."""
+
     @property
     def takes_batches(self) -> bool:
         """Whether several bodies may share a request at the moment."""

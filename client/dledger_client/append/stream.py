@@ -45,6 +45,7 @@ async def append_stream(
     the caller closes the generator early, it gets no outcome of the remaining bodies, and those
     that were not sent yet are dropped. Raises TypeError or ValueError if the deadline is invalid.
     """
+    starter.check_loop()
     if deadline_s is not None:
         check_seconds(deadline_s, "deadline_s")
     window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
