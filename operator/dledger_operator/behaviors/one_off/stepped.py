@@ -3,7 +3,6 @@
 import abc
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from dledger_operator import names, reasons
@@ -96,8 +95,10 @@ class SteppedWorker(OneOffWorker, Generic[R]):
 
     async def _run_once(self) -> float | None:
         """Take at most one step, after reading what another operator may have recorded."""
-        if self.ended() and not self._is_due():
-            return None
+        if self.ended():
+            await self._set_back_times()
+            if not self._is_due():
+                return None
         existing = await self._context.api.custom_objects(self.kind, self.namespace)
         body = next((each for each in existing if each["metadata"]["uid"] == self.uid), None)
         if body is None:
@@ -106,6 +107,7 @@ class SteppedWorker(OneOffWorker, Generic[R]):
         self._body, self._status = body, body.get("status") or {}
         if self.ended():
             return await self._delete()
+        await self._set_back_times()
         try:
             request = self._parse(body)
         except InvalidSpecError as error:
@@ -140,10 +142,8 @@ class SteppedWorker(OneOffWorker, Generic[R]):
 
     def _elapsed_s(self) -> float:
         """Return the time since the recorded beginning."""
-        if not self._begun:
-            return 0.0
-        begun = datetime.fromisoformat(self._status["startedAt"])
-        return (self._context.now() - begun).total_seconds()
+        begun = self._recorded("startedAt")
+        return (self._context.now() - begun).total_seconds() if begun else 0.0
 
     async def _take(self, step: Begin | Wait | End) -> float | None:
         """Record a step that changes nothing but the status.

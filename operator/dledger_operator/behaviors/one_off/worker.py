@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.loops import Pace, Wake, repeat
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 DELETION_REFUSED: Final = "DeletionRefused"
 DELETE_AGAIN_S: Final = 300.0
 """How soon a deletion that the API server has refused is tried again."""
+_TIMES: Final = ("startedAt", "finishedAt")
+"""The fields of a status from which a timeout, or a time to live, counts."""
 
 
 class OneOffWorker(abc.ABC):
@@ -106,12 +109,33 @@ class OneOffWorker(abc.ABC):
 
         An object whose status does not say when it ended is kept.
         """
-        ttl_s = self._ttl_s()
-        try:
-            finished_at = datetime.fromisoformat(self._status["finishedAt"])
-        except (KeyError, TypeError, ValueError):
+        ttl_s, finished_at = self._ttl_s(), self._recorded("finishedAt")
+        if ttl_s is None or finished_at is None:
             return None
-        return None if ttl_s is None else finished_at + timedelta(seconds=ttl_s)
+        return finished_at + timedelta(seconds=ttl_s)
+
+    def _recorded(self, key: str) -> datetime | None:
+        """Return a time of the status; None if there is none, or no valid one.
+
+        The clock of the operator that recorded it may have been wrong. So a time before the
+        object's creation counts as the creation, which the API server has recorded.
+        """
+        moment = _time(self._status.get(key))
+        created = _time(self._body["metadata"].get("creationTimestamp"))
+        return max(moment, created) if moment and created else moment
+
+    async def _set_back_times(self) -> None:
+        """Replace times in the future, which an operator whose clock was ahead has recorded: what
+        waits for them would wait too long.
+        """
+        now = self._context.now()
+        ahead = [key for key in _TIMES if (moment := self._recorded(key)) and moment > now]
+        if ahead:
+            logger.warning(
+                "%s %s/%s: %s of its status is in the future, and becomes the present time",
+                self.behavior, self.namespace, self.name, " and ".join(ahead),
+            )  # fmt: skip
+            await self._write({**self._status, **dict.fromkeys(ahead, names.timestamp(now))})
 
     def _is_due(self) -> bool:
         """Return whether an object that has ended is to be deleted now."""
@@ -171,3 +195,12 @@ class OneOffWorker(abc.ABC):
         """End the work, because the object no longer exists."""
         self._gone = True
         self._on_gone()
+
+
+def _time(recorded: object) -> datetime | None:
+    """Read a time with its zone; None if it is missing, invalid or without a zone."""
+    try:
+        moment = datetime.fromisoformat(str(recorded))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
