@@ -137,7 +137,9 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             canaries=CanaryClient(),
             nodes=Nodes(),
             duties=new_duties(api, settings),
-            metrics=OperatorMetrics(clock=time.monotonic),
+            metrics=OperatorMetrics(
+                clock=time.monotonic, release=settings.leases.release if settings.leases else ""
+            ),
             events=EventRecorder(api, now=utc_now),
             node_image=settings.image_defaults(settings.node_image),
             audit_image=settings.image_defaults(settings.audit_image),

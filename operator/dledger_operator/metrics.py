@@ -67,8 +67,10 @@ def _counters_of_ends(registry: CollectorRegistry) -> tuple[PrometheusCounter, .
 class OperatorMetrics(Collector):
     """All metrics of the operator, in a registry of their own."""
 
-    def __init__(self, *, clock: Callable[[], float]) -> None:
-        """Create empty metrics; `clock` returns monotonic seconds."""
+    def __init__(self, *, clock: Callable[[], float], release: str = "") -> None:
+        """Create empty metrics; `clock` returns monotonic seconds. `release` is as in `LeaseNames`;
+        empty for a process that holds no Lease.
+        """
         self.registry = CollectorRegistry(auto_describe=False)
         self._clock = clock
         self._groups: dict[tuple[str, str], _GroupSeries] = {}
@@ -114,8 +116,9 @@ class OperatorMetrics(Collector):
         self.lease_held = Gauge(
             "dledger_operator_lease_held",
             "1 on the replica that does everything, 0 on the others, which only follow leaders.",
+            ["release"],
             registry=self.registry,
-        )
+        ).labels(release)
         self.namespaces_of_others = Gauge(
             "dledger_operator_namespaces_of_others",
             "Namespaces with groups that another release manages, so that this one does not.",

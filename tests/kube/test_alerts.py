@@ -27,6 +27,8 @@ CHART = ROOT / "helm" / "dledger-operator"
 ALERTS = ROOT / "docs" / "operations" / "alerts.md"
 KIND = "--api-versions=monitoring.coreos.com/v1/PrometheusRule"
 ENABLED = "--set=monitoring.prometheusRule.enabled=true"
+RELEASE = "ops/dl-dledger-operator"
+"""The namespace and the name of the release whose chart is tested."""
 SERIES = re.compile(r"\b(dledger_[a-z_]+)(?:\{(.*?)\})?")
 MATCHER = re.compile(r'(\w+)(?:=~|=)"([^"]*)"')
 
@@ -94,7 +96,10 @@ def test_the_values_that_alerts_match_are_values_that_occur(spec: dict[str, Any]
     page = "".join(each.read_text() for each in pages)
     storage = (ROOT / "formats/dledger_formats/http/status.py").read_text()
     for alert in alerts(spec):
-        for _, values in MATCHER.findall(alert["expr"]):
+        for label, values in MATCHER.findall(alert["expr"]):
+            if label == "release":
+                assert values == RELEASE
+                continue
             for value in values.split("|"):
                 assert f"`{value}`" in page or f'"{value}"' in storage, alert["expr"]
 
@@ -189,6 +194,10 @@ def test_promtool_takes_the_metrics(promtool: str) -> None:
 SERIES_OF_A_GROUP = {"namespace": "air", "group": "flights"}
 
 
+def lease_held(pod: str, release: str = RELEASE) -> str:
+    return f'dledger_operator_lease_held{{pod="{pod}",release="{release}"}}'
+
+
 def labeled(name: str, **labels: str) -> str:
     shown = ",".join(f'{key}="{value}"' for key, value in (SERIES_OF_A_GROUP | labels).items())
     return f"{name}{{{shown}}}"
@@ -239,7 +248,7 @@ CASES = {
     "DLedgerNamespaceLeftOut": (
         {'dledger_operator_namespaces_left_out{pod="b"}': "1x20"}, 10,
     ),
-    "DLedgerOperatorMissing": ({'dledger_operator_lease_held{pod="a"}': "0x20"}, 5),
+    "DLedgerOperatorMissing": ({lease_held("a"): "0x20"}, 5),
 }  # fmt: skip
 """Series that raise each alert, one value a minute, and the minute by which it is raised."""
 SLEEPS = {
@@ -266,7 +275,7 @@ WAITS_FOR_LEADER = COPIES | {labeled("dledger_group_copies_archive"): "1x5 0x14"
 def test_each_alert_is_raised_by_what_it_is_about(
     promtool: str, spec: dict[str, Any], tmp_path: Path
 ) -> None:
-    acting = {'dledger_operator_lease_held{pod="b"}': "1x90"}
+    acting = {lease_held("b"): "1x90"}
     tests = [
         raised(name, series | (acting if name != "DLedgerOperatorMissing" else {}), minute)
         for name, (series, minute) in CASES.items()
@@ -275,6 +284,8 @@ def test_each_alert_is_raised_by_what_it_is_about(
     tests += [never("DLedgerBrokerNotServing", SLEEPS | acting)]
     tests += [never("DLedgerBrokerNotRegistered", REGISTERED | acting)]
     tests += [raised("DLedgerNoLeader", WAITS_FOR_LEADER | acting, 9)]
+    elsewhere = {lease_held("c", "elsewhere/dl-dledger-operator"): "1x20"}
+    tests += [raised("DLedgerOperatorMissing", elsewhere, 5)]
     tests += [raised("DLedgerAuditFoundDamage", DAMAGED_BEFORE_THE_LAST_AUDIT | acting, 15)]
     assert CASES.keys() == {alert["alert"] for alert in alerts(spec)}
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))

@@ -44,15 +44,21 @@ def second_release(cluster: Cluster, folder: Path) -> OperatorProcess:
     )
 
 
-async def until_lease_is(cluster: Cluster, operator: OperatorProcess, held: float) -> None:
-    line = f"dledger_operator_lease_held {held}"
+def lease_held(metrics: str) -> float | None:
+    """Return the metric of a process of a release, with the release's name as its label."""
+    found = re.search(
+        r'^dledger_operator_lease_held\{release="[^"/]+/[^"/]+"\} (\S+)$', metrics, re.MULTILINE
+    )
+    return float(found[1]) if found else None
 
+
+async def until_lease_is(cluster: Cluster, operator: OperatorProcess, held: float) -> None:
     def shown() -> bool:
         with contextlib.suppress(OSError):
-            return line in operator.metrics().splitlines()
+            return lease_held(operator.metrics()) == held
         return False
 
-    await cluster.until(line, shown)
+    await cluster.until(f"the Lease is held: {held}", shown)
 
 
 async def test_the_second_replica_follows_and_takes_over(cluster: Cluster, tmp_path: Path) -> None:
@@ -76,8 +82,8 @@ async def test_the_second_replica_follows_and_takes_over(cluster: Cluster, tmp_p
         await cluster.elect(2, 8)
         await cluster.until("n2 is labeled", lambda: cluster.roles() == led_by(2))
         labeled_s = time.monotonic() - killed_s
-        metrics = (await asyncio.to_thread(second.metrics)).splitlines()
-        assert "dledger_operator_lease_held 0.0" in metrics, "labels do not wait for the Lease"
+        metrics = await asyncio.to_thread(second.metrics)
+        assert lease_held(metrics) == 0.0, "labels do not wait for the Lease"
         await until_lease_is(cluster, second, 1.0)
         taken_s = time.monotonic() - killed_s
         await cluster.until(
