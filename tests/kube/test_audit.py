@@ -57,6 +57,17 @@ def test_an_audit_with_a_summary_is_finished_whatever_its_verdict() -> None:
     assert (outcome.started_at, outcome.finished_at) == (NOW, NOW)
 
 
+def test_the_first_of_several_results_counts() -> None:
+    """A pod that was killed after it had written its result was tried again meanwhile."""
+    sound = dataclasses.replace(SUMMARY, verdict=Verdict.SOUND)
+    first = pod(name="z", exit_code=137, termination_message=SUMMARY.to_json().decode())
+    second = pod(name="a", exit_code=0, termination_message=sound.to_json().decode())
+    first = dataclasses.replace(first, finished_at=NOW)
+    second = dataclasses.replace(second, finished_at=NOW + timedelta(minutes=1))
+
+    assert judged(JOB, second, first) == ("Finished", "Damaged")
+
+
 @pytest.mark.parametrize(
     ("job", "pods", "expected"),
     [

@@ -13,6 +13,7 @@ from dledger_kube.cluster import API
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_kube.played_audits import BATCH, PlayedAudits
+from dledger_operator.resources.audit_job import TRIES_AGAIN_MAX
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -45,6 +46,25 @@ async def test_two_audits_of_a_group_run_one_after_the_other_also_when_a_pod_is_
 
     await cluster.until("the first is Sound", lambda: audits.reason("first") == "Sound")
     await cluster.until("the other begins", lambda: "later-audit" in audits.jobs())
+
+
+async def test_a_job_whose_pod_was_killed_after_its_verdict_is_not_tried_again(
+    cluster: Cluster,
+) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    for name, killed in (("killed", True), ("ended", False)):
+        await audits.ask(name)
+        await cluster.until(f"{name} begins", lambda n=name: f"{n}-audit" in audits.jobs())
+        await audits.begin(name, BEGAN)
+        await audits.end(name, Verdict.DAMAGED, ENDED, killed=killed)
+        await cluster.until(f"{name} counts", lambda n=name: audits.reason(n) == "Damaged")
+
+    tries = {
+        each["metadata"]["name"]: each["spec"]["backoffLimit"]
+        for each in cluster.namespace.get("jobs", group=BATCH)["items"]
+    }
+    assert tries == {"killed-audit": 0, "ended-audit": TRIES_AGAIN_MAX}
 
 
 async def test_a_pod_of_somebody_else_with_the_label_of_the_job_does_not_speak_for_it(

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from lightkube.models.meta_v1 import Preconditions
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod, ServiceAccount
+from lightkube.types import PatchType
 
 from dledger_operator import names
 from dledger_operator.api_objects import JobPodView, JobView
@@ -33,6 +34,18 @@ class JobClient(CustomObjectClient):
             pods = self._client.list(Pod, namespace=namespace, labels={names.JOB_NAME_LABEL: job})
             views = [translate.job_pod_view(pod) async for pod in pods]
         return [pod for pod in views if pod.controller_uid == uid]
+
+    async def end_tries(self, namespace: str, name: str, uid: str) -> None:
+        """Let a Job that was read make no further pod: one of its pods has failed. Kubernetes ends
+        such a Job, and its pods that run.
+
+        Raises ConflictError if another Job has its name now, NotFoundError if it is gone.
+        """
+        patch = {"metadata": {"uid": uid}, "spec": {"backoffLimit": 0}}
+        with connection.translated(f"end the tries of Job {namespace}/{name}"):
+            await self._client.patch(
+                Job, name, patch, namespace=namespace, patch_type=PatchType.MERGE
+            )
 
     async def executor_pods(
         self, namespace: str, audit: str, drivers: Collection[str]

@@ -98,15 +98,27 @@ class PlayedAudits:
         ended = {"terminated": {"exitCode": 137, "reason": "Evicted"}}
         await self._container(f"{names.audit_job(name)}-{pod}", ended, "Failed")
 
-    async def end(self, name: str, verdict: Verdict, ended_at: str, pod: str = "first") -> None:
-        """Let the pod of an audit's Job, or another pod with its label, leave a result."""
+    async def end(
+        self,
+        name: str,
+        verdict: Verdict,
+        ended_at: str,
+        pod: str = "first",
+        *,
+        killed: bool = False,
+    ) -> None:
+        """Let the pod of an audit's Job, or another pod with its label, leave a result; `killed`
+        says that it was killed afterwards, for want of memory.
+        """
         summary = AuditSummary(
             verdict=verdict, message=f"told by {name}", members=["n0"], entries=1, record_bytes=1,
             agreed_index=0, findings=0, first_findings=[],
         )  # fmt: skip
         message = summary.to_json().decode()
-        ended = {"terminated": {"exitCode": 0, "message": message, "finishedAt": ended_at}}
-        await self._container(f"{names.audit_job(name)}-{pod}", ended, "Succeeded")
+        how = {"exitCode": 137, "reason": "OOMKilled"} if killed else {"exitCode": 0}
+        ended = {"terminated": {**how, "message": message, "finishedAt": ended_at}}
+        phase = "Failed" if killed else "Succeeded"
+        await self._container(f"{names.audit_job(name)}-{pod}", ended, phase)
 
     async def _container(self, pod: str, state: Object, phase: str = "Running") -> None:
         status = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dledger_formats.audit import Verdict
 from dledger_formats.json_objects import encode
 from dledger_operator import names, reasons
-from dledger_operator.api_objects import JobPodView, Manifest
+from dledger_operator.api_objects import JobPodView, JobView, Manifest
 from dledger_operator.behaviors.audits.judging import (
     ENDED_PHASES,
     FAILED,
@@ -162,7 +162,27 @@ class AuditWorker(OneOffWorker):
             executors = await self._executors(request, pods)
         if not any(pod.running for pod in pods):
             executors = None
-        return judge(job, pods, name=name, executors=executors)
+        outcome = judge(job, pods, name=name, executors=executors)
+        if outcome.phase in ENDED_PHASES and not job.ended:
+            await self._end_tries(request.namespace, name, job, pods)
+        return outcome
+
+    async def _end_tries(
+        self, namespace: str, name: str, job: JobView, pods: Sequence[JobPodView]
+    ) -> None:
+        """Let a Job with a result not read the members again. Its pod may have been killed after it
+        had written the result, and each further one would be.
+        """
+        if any(pod.exit_code == 0 for pod in pods):
+            return  # the Job ends by itself
+        try:
+            with contextlib.suppress(NotFoundError, ConflictError):
+                await self._context.api.end_tries(namespace, name, job.uid)
+        except RefusedError as error:
+            logger.warning(
+                "audit %s/%s has its result, and its Job may try again: %s",
+                self.namespace, self.name, error,
+            )  # fmt: skip
 
     async def _executors(
         self, request: AuditRequest, pods: Sequence[JobPodView]

@@ -48,9 +48,9 @@ def judge(
     """Return the outcome of an audit from its Job and pods; `executors` is None if it uses none.
 
     A pod that ended without a result, because it was evicted or its node was lost, does not end the
-    audit: the Job tries again until the Job itself has failed.
+    audit: the Job tries again until the Job itself has failed. The first result counts.
     """
-    ended = [pod for pod in pods if pod.exit_code is not None]
+    ended = sorted((pod for pod in pods if pod.exit_code is not None), key=_order_of_end)
     for pod in ended:
         result = _result_of(pod)
         if isinstance(result, AuditFailure):
@@ -90,6 +90,12 @@ def judge(
     return Outcome(
         phase=PENDING, reason=reasons.JOB_CREATED, message=f"Job {name} is starting", job=name
     )
+
+
+def _order_of_end(pod: JobPodView) -> tuple[bool, float]:
+    """Return the place of a pod among those that have ended, the first one first."""
+    at = pod.finished_at
+    return at is None, at.timestamp() if at else 0.0
 
 
 def _running(pod: str, executors: Sequence[JobPodView] | None) -> tuple[str, str]:
