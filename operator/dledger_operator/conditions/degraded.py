@@ -1,5 +1,6 @@
 """Degraded: the group serves less than its spec asks for."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +15,8 @@ TYPE = "Degraded"
 FOREIGN_PODS: Final = "ForeignPods"
 NAMED_MAX: Final = 5
 NAMES_LENGTH_MAX: Final = 400
+OTHER_LENGTH_MAX: Final = 200
+"""Length to which the message of a cause is cut that is not the most specific one."""
 
 
 def judge(observed: ObservedGroup) -> Judgment:
@@ -30,44 +33,64 @@ def judge(observed: ObservedGroup) -> Judgment:
 
 
 def _cause(observed: ObservedGroup) -> Judgment:
-    """Return the most specific cause: a problem of a pod or volume claim, then what the last audit
-    found, then a voter that is not ready, then damage that a voter cannot mend, then pods that
-    the operator cannot label, then a part of the spec that cannot be applied. Members that do not
-    vote yet do not count.
-    """
+    """Return the most specific cause, and name the others."""
     if observed.hibernates:
         message = "the group hibernates, so no member runs"
         return Judgment(holds=False, reason=reasons.HIBERNATED, message=message)
-    if problem := member_problem(observed):
-        return Judgment(holds=True, reason=problem.reason, message=problem.message)
-    if dangers := [member.danger for member in observed.members if member.danger]:
-        message = "; ".join(each.message for each in dangers)
-        return Judgment(holds=True, reason=dangers[0].reason, message=message)
-    if observed.audit and observed.audit.verdict is not Verdict.SOUND:
-        reason = f"Audit{observed.audit.verdict.value}"
-        return Judgment(holds=True, reason=reason, message=audit_passed.message_of(observed.audit))
-    absent = [member for member in observed.voters if not member.ready]
-    if absent and not observed.starting:
-        message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
-        reason = reasons.MEMBER_NOT_READY
-        if all(member.is_healing for member in absent):
-            reason = "MemberHealing"
-        elif without := [member for member in absent if member.is_without_log]:
-            reason = "MemberWithoutLog"
-            message += (
-                f"; the log of {', '.join(member.member_id for member in without)} is lost, older "
-                "than it was, or empty, so the member takes the leader's and votes again when it "
-                "has everything; find out what happened to its volume if you have not replaced it"
-            )
-        return Judgment(holds=True, reason=reason, message=message)
-    if unmended := [member for member in observed.voters if member.unmended]:
-        message = "; ".join(f"{member.pod}: {member.unmended}" for member in unmended)
-        return Judgment(holds=True, reason="DamageNotMended", message=message)
-    if warning := observed.follow_problem or observed.warning:
-        return Judgment(holds=True, reason=warning.reason, message=warning.message)
-    if absent:
+    causes = [each for each in _causes(observed) if each]
+    if causes:
+        return Judgment(holds=True, reason=causes[0].reason, message=_together(causes))
+    if any(not member.ready for member in observed.voters):
         return Judgment(holds=False, reason="Starting", message="members are starting")
     return Judgment(holds=False, reason="AsExpected", message="all voters are ready")
+
+
+def _causes(observed: ObservedGroup) -> Iterator[Problem | None]:
+    """Yield the causes, the most specific one first: a problem of a pod or volume claim, what will
+    stop a member, what the last audit found, a voter that is not ready, damage that a voter cannot
+    mend, pods that the operator cannot label, and a part of the spec that cannot be applied.
+    Members that do not vote yet do not count.
+    """
+    yield member_problem(observed)
+    if dangers := [member.danger for member in observed.members if member.danger]:
+        message = "; ".join(each.message for each in dangers)
+        yield Problem(reason=dangers[0].reason, message=message)
+    if observed.audit and observed.audit.verdict is not Verdict.SOUND:
+        reason = f"Audit{observed.audit.verdict.value}"
+        yield Problem(reason=reason, message=audit_passed.message_of(observed.audit))
+    yield _absent(observed)
+    if unmended := [member for member in observed.voters if member.unmended]:
+        message = "; ".join(f"{member.pod}: {member.unmended}" for member in unmended)
+        yield Problem(reason="DamageNotMended", message=message)
+    yield observed.follow_problem
+    yield observed.warning
+
+
+def _absent(observed: ObservedGroup) -> Problem | None:
+    """Return which voters are not ready, besides those that `member_problem` names."""
+    absent = [member for member in observed.voters if not (member.ready or member.problem)]
+    if not absent or observed.starting:
+        return None
+    message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
+    reason = reasons.MEMBER_NOT_READY
+    if all(member.is_healing for member in absent):
+        reason = "MemberHealing"
+    elif without := [member for member in absent if member.is_without_log]:
+        reason = "MemberWithoutLog"
+        message += (
+            f"; the log of {', '.join(member.member_id for member in without)} is lost, older "
+            "than it was, or empty, so the member takes the leader's and votes again when it "
+            "has everything; find out what happened to its volume if you have not replaced it"
+        )
+    return Problem(reason=reason, message=message)
+
+
+def _together(causes: Sequence[Problem]) -> str:
+    """Return the message of the first cause, cut so that the others are seen behind it."""
+    first, *others = causes
+    also = "".join(f"; {each.reason}: {each.message[:OTHER_LENGTH_MAX]}" for each in others)
+    also = also[: MESSAGE_LENGTH_MAX // 2]
+    return f"{first.message[: MESSAGE_LENGTH_MAX - len(also)]}{also}"
 
 
 def _foreign_pods(observed: ObservedGroup) -> str:

@@ -28,7 +28,8 @@ def judge(observed: ObservedGroup) -> Judgment:
     scaled = voters == wanted and not learners and not extra
     if scaled and not observed.behind and observed.roll_problem and not observed.paused:
         problem = observed.roll_problem
-        message = f"every pod is made of what the spec asks for; {problem.message}"
+        rest = "".join(f"; {each}" for each in _rest_left(observed))
+        message = f"every pod is made of what the spec asks for; {problem.message}{rest}"
         return Judgment(holds=True, reason=problem.reason, message=message)
     if scaled and not observed.unfinished:
         return _as_requested(observed)
@@ -43,6 +44,8 @@ def judge(observed: ObservedGroup) -> Judgment:
     waiting = observed.plan.waiting if observed.plan else None
     if waiting and observed.behind:
         message += f"; {waiting.message}"
+    if scaled and observed.scaling_problem:  # such as volume claims that may not be deleted
+        message += f"; {observed.scaling_problem.message}"
     if scaled and not observed.behind:
         reason = observed.growth.reason if observed.growth else SETTINGS_PENDING
         return Judgment(holds=True, reason=reason, message=message)
