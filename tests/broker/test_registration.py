@@ -60,6 +60,14 @@ def test_a_registration_has_the_fields_that_javas_broker_sends() -> None:
         assert json.loads(ours.body)["topicConfigSerializeWrapper"].keys() <= wrapper.keys()
 
 
+def test_only_the_master_brings_topics_to_a_name_server_that_has_none() -> None:
+    """One of 5.x takes them from any broker with this field; routes then have no master."""
+    master, other = (registered(Standing(id_, OWN, 5, TableVersion())) for id_ in (0, 2))
+
+    assert RegisterBrokerFields.from_ext(master.ext_fields).enable_acting_master is False
+    assert "enableActingMaster" not in (other.ext_fields or {})
+
+
 def test_a_registration_says_which_leader_it_comes_from() -> None:
     command = registered(Standing(0, MEMBERS["n1"], 5, TableVersion(3, 4)))
 

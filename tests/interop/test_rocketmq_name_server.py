@@ -13,8 +13,14 @@ from typing import Self
 import pytest
 
 import tools.groups.name_server
+from dledger_broker.registration import register_broker
+from dledger_broker.registration.register_broker import Standing
+from dledger_broker.state.broker_state import BrokerState
+from dledger_broker.state.tables import TableVersion
 from dledger_broker_client.client import BrokerClient
-from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_broker_client.registering import GROUP_ADDRESS, MEMBERS, SETTINGS
+from dledger_formats.protocol.frames import FrameDecoder
+from dledger_formats.rocketmq.codes import VERSION_5_3_3, RequestCode, ResponseCode
 from dledger_formats.rocketmq.names import TopicRoute
 from dledger_java.rocketmq import of_kind, play
 from tools import java_rocketmq
@@ -130,6 +136,40 @@ def test_the_address_of_the_group_is_registered_whoever_leads(
             wait_for(partial(is_right, group), f"the route once {other} leads")
             group.start(leader)
             group.wait_until_up(leader)
+
+
+def test_a_name_server_that_has_come_back_gives_no_route_before_it_knows_the_master(
+    name_server: str,
+) -> None:
+    """A client that gets none keeps the one that it has. In one without a master it would have no
+    address to send to, until the leader has registered, too.
+    """
+    body = register_broker.body(
+        SETTINGS, Standing(2, MEMBERS["n1"], 5, TableVersion()), BrokerState().tables
+    )
+
+    def register(broker_id: int, address: str) -> None:
+        standing = Standing(broker_id, address, 5, TableVersion())
+        [asked] = FrameDecoder().feed(register_broker.frame(SETTINGS, standing, body, 7))
+        line = stack.enter_context(BrokerClient(name_server, version=VERSION_5_3_3))
+        assert line.ask(asked.code, asked.ext_fields, asked.body).code == ResponseCode.SUCCESS
+
+    def is_up() -> bool:
+        with contextlib.suppress(OSError), BrokerClient(name_server):
+            return True
+        return False
+
+    wait_for(is_up, "the name server listens")
+    with contextlib.ExitStack() as stack:
+        register(2, MEMBERS["n1"])
+        assert route(name_server, "TBW102") == {}
+        register(0, GROUP_ADDRESS)
+        register(1, MEMBERS["n0"])
+        assert route(name_server, "TBW102") == {
+            "0": GROUP_ADDRESS,
+            "1": MEMBERS["n0"],
+            "2": MEMBERS["n1"],
+        }
 
 
 class RouteWatch:

@@ -13,7 +13,12 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import VERSION_5_3_3, RequestCode
-from dledger_formats.rocketmq.names import RegisterBroker, RegisterBrokerFields, body_checksum
+from dledger_formats.rocketmq.names import (
+    MASTER_ID,
+    RegisterBroker,
+    RegisterBrokerFields,
+    body_checksum,
+)
 from dledger_formats.rocketmq.topics import TopicConfig, TopicTable
 
 _ALWAYS = (topic_names.STATE_TOPIC, topic_names.SCHEDULE_TOPIC)
@@ -65,7 +70,14 @@ def body(settings: BrokerSettings, standing: Standing, tables: Tables) -> bytes:
 
 
 def frame(settings: BrokerSettings, standing: Standing, topics: bytes, opaque: int) -> bytes:
-    """Return the request REGISTER_BROKER. Raises ValueError if it would be too long."""
+    """Return the request REGISTER_BROKER. Raises ValueError if it would be too long.
+
+    A name server of 5.x takes the topics of the broker with the smallest id, while there is none
+    with id 0, if the presence of `enableActingMaster` shows that it is of 5.x (RouteInfoManager). A
+    name server that has lost all records would then return routes without a master to clients that
+    know one, until the leader comes back, too. So only a broker with id 0 sends the field. Without
+    topics there is no route, and clients keep the one that they have.
+    """
     fields = RegisterBrokerFields(
         broker_name=settings.name,
         broker_addr=standing.address,
@@ -74,7 +86,7 @@ def frame(settings: BrokerSettings, standing: Standing, topics: bytes, opaque: i
         broker_id=standing.broker_id,
         body_crc32=body_checksum(topics),
         compressed=False,
-        enable_acting_master=False,
+        enable_acting_master=False if standing.broker_id == MASTER_ID else None,
     )
     return frames.encode(
         RemotingCommand(
