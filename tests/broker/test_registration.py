@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dledger_broker.registration import register_broker
-from dledger_broker.registration.kept_record import LAST_ANSWER_S, Backoff, KeptRecord
+from dledger_broker.registration.kept_record import LAST_ANSWER_S, KeptRecord
 from dledger_broker.registration.register_broker import Standing
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
@@ -182,46 +182,6 @@ def test_a_member_that_is_cut_off_lets_go_of_the_address_of_the_group(
         for member in others:
             group.thaw(member)
         wait_for(lambda: of_the_group() > while_alone, "the leader takes the address back")
-
-
-def test_the_pause_doubles_with_each_failure_up_to_thirty_seconds() -> None:
-    backoff = Backoff()
-    assert [backoff.failed() for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-
-    backoff.reset()
-    assert [backoff.failed() for _ in range(2)] == [0.5, 1]
-
-
-def test_a_name_server_that_refuses_is_asked_ever_more_seldom_until_something_changes(
-    name_server: NameServer,
-) -> None:
-    name_server.answer = refusing
-
-    async def play() -> None:
-        async with Registering(name_server.address) as member:
-            await member.until(lambda: len(name_server.requests) >= 4, "it has tried four times")
-            times_s = name_server.times_s
-            assert times_s[3] - times_s[0] >= 3.0, "0.5 s, 1 s and 2 s, less what a request took"
-            name_server.answer = asking
-            member.change()
-            await member.until_registered()
-            assert times_s[4] - times_s[3] < 3.5, "the next pause was 4 s"
-
-    asyncio.run(play())
-
-
-def test_a_name_server_that_answers_and_then_closes_is_asked_ever_more_seldom(
-    name_server: NameServer,
-) -> None:
-    name_server.closes = True
-
-    async def play() -> None:
-        async with Registering(name_server.address) as member:
-            await member.until(lambda: len(name_server.requests) >= 4, "it has tried four times")
-
-    asyncio.run(play())
-    times_s = name_server.times_s
-    assert times_s[3] - times_s[0] >= 3.0, "0.5 s, 1 s and 2 s, less what a request took"
 
 
 def test_a_record_that_was_not_wanted_for_a_moment_is_registered_all_the_same(

@@ -32,6 +32,10 @@ ends sooner counts as a failure, although the name server had answered.
 """
 RETRY_S: Final = 0.5
 """The pause after the first failure; each further one doubles it, up to `REPEAT_S`."""
+UNREACHABLE_S: Final = 5.0
+"""The longest pause while a name server accepts no connections. An attempt then costs it nothing,
+and one that has started again has no routes until it is found.
+"""
 PAUSE_S: Final = 0.2
 """The shortest time between two registrations of a record, however often topics change."""
 DIAL_S: Final = 3.0
@@ -48,9 +52,10 @@ class Backoff:
     def __init__(self) -> None:
         self._next_s = RETRY_S
 
-    def failed(self) -> float:
-        """Return the seconds to wait now."""
-        pause_s, self._next_s = self._next_s, min(2 * self._next_s, REPEAT_S)
+    def failed(self, most_s: float = REPEAT_S) -> float:
+        """Return the seconds to wait now, `most_s` at most."""
+        pause_s = min(self._next_s, most_s)
+        self._next_s = min(2 * pause_s, most_s)
         return pause_s
 
     def reset(self) -> None:
@@ -111,9 +116,12 @@ class KeptRecord:
                 self._set_registered()
                 self._wake.clear()
                 await self._wake.wait()
+            longest_s = REPEAT_S
             try:
                 await self._connect()
             except (OSError, RegistrationError, FrameError, ValueError) as error:
+                if isinstance(error, OSError):
+                    longest_s = UNREACHABLE_S
                 self._failed(reason_of(error) or f"it did not accept within {DIAL_S:g} s")
                 if (left_out := self._log.admit("failed")) is not None:
                     logger.warning(
@@ -130,7 +138,7 @@ class KeptRecord:
                     )  # fmt: skip
             else:
                 continue
-            await self._pause(self._backoff.failed())
+            await self._pause(self._backoff.failed(longest_s))
 
     def _look(self) -> Standing | None:
         """Return the record that is wanted now."""
@@ -165,7 +173,7 @@ class KeptRecord:
     async def _connect(self) -> None:
         """Connect, and keep the record registered; return when another connection is needed.
 
-        Raises OSError, RegistrationError, FrameError, ValueError.
+        Raises OSError if it accepts no connection; RegistrationError, FrameError, ValueError.
         """
         self._has_news = False
         link: NameServerLink | None = None

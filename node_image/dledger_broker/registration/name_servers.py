@@ -3,8 +3,8 @@
 Each record at each name server has a connection and a task of its own, so a name server that is
 down or slow delays no other. A registration is repeated every 30 s and after each change. Until it
 is answered, it is tried again after growing pauses of up to 30 s, while nothing changes; the same
-holds if a name server answers and then closes each connection. Serving clients never waits for any
-of this.
+holds if a name server answers and then closes each connection. If it accepts none, the pauses grow
+to 5 s. Serving clients never waits for any of this.
 """
 
 import asyncio

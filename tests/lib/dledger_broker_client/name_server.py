@@ -14,7 +14,8 @@ from tools.groups.node_group import next_port
 class NameServer:
     """Accepts registrations, and answers each as the test configures."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """Listen at a port; 0 takes a free one."""
         self.requests: list[RegisterBrokerFields] = []
         self.topics: list[set[str]] = []
         self.terms: list[int] = []
@@ -47,7 +48,7 @@ class NameServer:
         class Server(socketserver.ThreadingTCPServer):
             allow_reuse_address = daemon_threads = True
 
-        self._server = Server(("127.0.0.1", next_port()), Handler)
+        self._server = Server(("127.0.0.1", port or next_port()), Handler)
         host, port = self._server.server_address[:2]
         self.address = f"{host!s}:{port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
