@@ -91,3 +91,19 @@ def test_a_name_server_that_answers_and_then_closes_is_asked_ever_more_seldom(
     asyncio.run(play())
     times_s = name_server.times_s
     assert times_s[3] - times_s[0] >= 3.0, "0.5 s, 1 s and 2 s, less what a request took"
+
+
+def test_a_connection_that_ends_after_a_long_time_is_replaced_at_once(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Routes lack this record meanwhile, perhaps that of the master."""
+    monkeypatch.setattr(kept_record, "STEADY_S", 0.0)
+    monkeypatch.setattr(kept_record, "RETRY_S", 30.0)
+    name_server.closes = True
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            await member.until(lambda: len(name_server.requests) >= 2, "it is registered again")
+            assert not member.counters.registration_problems
+
+    asyncio.run(play())

@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 REPEAT_S: Final = 30.0
 STEADY_S: Final = 30.0
 """How old a connection must be for a registration over it to end the long pauses. A connection that
-ends sooner counts as a failure, although the name server had answered.
+ends sooner counts as a failure, although the name server had answered; one that ends later is
+replaced without a pause.
 """
 RETRY_S: Final = 0.5
 """The pause after the first failure; each further one doubles it, up to `REPEAT_S`."""
@@ -212,6 +213,8 @@ class KeptRecord:
                 continue
             if address not in (None, standing.address):
                 return  # it would be a second record of this connection
+            if link.has_ended and now_s() - begun_s >= STEADY_S:
+                return  # the name server has dropped the record, and may be asked at once
             address = standing.address
             await self._register(link, standing)
             if now_s() - begun_s >= STEADY_S:
