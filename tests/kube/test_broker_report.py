@@ -10,6 +10,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import NOW, group, member, observed_group
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.report.number_changes import differ_in_numbers_only
 from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.conditions import of_group
 from dledger_operator.metrics import OperatorMetrics
@@ -134,9 +135,50 @@ def test_the_status_tells_where_clients_find_the_broker() -> None:
         "name": "flights",
         "address": "flights-broker.air.svc:9876",
         "servingMembers": 3,
+        "topics": 0,
+        "consumerGroups": 0,
+        "unbuiltEntries": 0,
         "advertised": ["10.96.0.7:10911"],
         "nameServers": [{"address": SERVER, "registered": ["n0", "n1", "n2"]}],
     }
+
+
+def holding(ordinal: int, topics: int, consumer_groups: int, unbuilt: int = 0) -> ObservedMember:
+    """Return a member that takes clients, and holds so much."""
+    found = taking(ordinal)
+    assert found.status is not None
+    assert found.status.broker is not None
+    return with_broker(
+        found,
+        replace(
+            found.status.broker,
+            topics=topics, consumer_groups=consumer_groups, unbuilt_entries=unbuilt,
+        ),
+    )  # fmt: skip
+
+
+def test_the_status_tells_what_the_broker_holds_and_how_far_queues_are_behind() -> None:
+    found = status(broker_group(holding(0, 12, 3), holding(1, 11, 3, 700), holding(2, 12, 2)))
+
+    assert (found["topics"], found["consumerGroups"], found["unbuiltEntries"]) == (12, 3, 700)
+
+
+def test_the_status_tells_nothing_of_topics_while_no_member_serves() -> None:
+    assert "topics" not in status(broker_group(with_broker(member(0), None)))
+
+
+def test_queues_that_are_built_a_little_further_are_no_news() -> None:
+    idle, busy = (
+        build_status(
+            broker_group(holding(0, 12, 3, unbuilt)), LeaderHistory([]),
+            generation=4, previous={}, now=NOW,
+        )
+        for unbuilt in (0, 40)
+    )  # fmt: skip
+    more_topics = busy | {"broker": busy["broker"] | {"topics": 13}}
+
+    assert differ_in_numbers_only(idle, busy)
+    assert not differ_in_numbers_only(idle, more_topics)
 
 
 def test_the_status_tells_who_is_not_registered_and_why() -> None:

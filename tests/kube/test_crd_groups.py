@@ -65,6 +65,9 @@ STATUS = {
         "name": "flights",
         "address": "flights-broker.default.svc:9876",
         "servingMembers": 2,
+        "topics": 12,
+        "consumerGroups": 3,
+        "unbuiltEntries": 700,
         "advertised": ["10.96.0.7:10911"],
         "nameServers": [
             {
