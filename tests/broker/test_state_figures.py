@@ -1,6 +1,6 @@
 """Figures of the broker's state, which its metrics show."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -90,6 +90,51 @@ def test_many_offsets_are_counted_in_parts() -> None:
     assert figures_after(state, ticks - 1).group_lags == {}
     lags = figures_after(state, ticks + 1).group_lags
     assert lags == {f"g{number}": 999 + 5 for number in range(10)}
+
+
+class WatchedPairs(dict[tuple[str, str], list[int]]):
+    """Pairs of group and topic; counts how many were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for pair in super().__iter__():
+            self.looked_at += 1
+            yield pair
+
+
+def with_many_pairs() -> tuple[BrokerState, WatchedPairs]:
+    """Return a state in which more groups lag by 1 than a tick counts, and its pairs."""
+    state = state_with([1])
+    pairs = state.tables.offsets.by_pair = WatchedPairs()
+    for number in range(OFFSETS_PER_TICK):
+        commit(state, f"g{number}", "t", 0, 0)
+    return state, pairs
+
+
+def test_no_tick_looks_at_all_of_many_pairs() -> None:
+    """A copy of a million pairs takes 20 ms or more."""
+    state, pairs = with_many_pairs()
+
+    figures_after(state, 1)
+
+    assert pairs.looked_at <= OFFSETS_PER_TICK // 2
+
+
+def test_a_pair_that_comes_or_goes_during_a_count_begins_it_again() -> None:
+    state, _ = with_many_pairs()
+    counters = BrokerCounters()
+    figures = StateFigures(lambda: state, counters, Clock())
+    figures.tick()
+    del state.tables.offsets.by_pair["g0", "t"]
+    for number in range(3):
+        commit(state, f"new-{number}", "t", 0, -9)
+        for _ in range(5):
+            figures.tick()
+
+    assert counters.group_lags.items() >= {f"new-{number}": 10 for number in range(2)}.items()
+    assert {*counters.group_lags.values()} == {1, 10}
+    assert "g0" not in counters.group_lags
 
 
 def test_only_the_groups_that_lag_most_are_shown() -> None:
