@@ -184,6 +184,21 @@ def test_a_port_in_use_prints_an_error_in_one_line(
     assert f"cannot listen on port {port}" in err
 
 
+def test_the_name_of_the_file_with_the_shape_of_a_group_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+
+    def fsync(file: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{file}"), (tmp_path / "group.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    load_or_create_shape(tmp_path, THREE)
+
+    assert synced == [(str(tmp_path / "group.new"), False), (str(tmp_path), True)]
+
+
 def full(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 

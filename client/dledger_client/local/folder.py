@@ -22,6 +22,7 @@ from typing import Final, Self
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.processes import how_to_stop, process_name, with_file
 from dledger_formats import json_objects
+from dledger_formats.folders import sync_folder
 from dledger_formats.json_objects import FormatError
 
 SHAPE_FILE: Final = "group.json"
@@ -193,6 +194,7 @@ def _write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
 
 
 @contextlib.contextmanager
