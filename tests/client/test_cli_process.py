@@ -15,6 +15,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from tools.groups.waiting import wait_for
 
 Code = DLedgerResponseCode
+REST = b"the rest of the input was not appended: what follows line 2\n"
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 
 
@@ -71,12 +72,31 @@ def test_a_signal_ends_append_after_printing_the_summary(
         process.stdin.flush()
         first = json.loads(process.stdout.readline())
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        process.wait(timeout=60)  # its input stays open
+        out, err = process.communicate()
 
     assert first["outcome"] == "acknowledged"
     summary = json.loads(out.splitlines()[-1])["summary"]
     assert (summary["acknowledged"], summary["unfinished"]) == (1, 1)
-    assert (process.returncode, err) == (128 + number, b"")
+    assert (process.returncode, err) == (128 + number, b"dledger: ended by a signal; " + REST)
+
+
+@pytest.mark.parametrize("options", [[], ["--quiet"], ["-o", "json"]])
+def test_an_append_that_a_signal_ends_says_after_which_line_the_input_was_left(
+    group_in_thread: Group, options: list[str]
+) -> None:
+    with start_dledger("append", *options) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"1\n2\n")
+        process.stdin.flush()
+        wait_for(lambda: group_in_thread.log == [b"1", b"2"], "both lines are appended")
+        process.send_signal(signal.SIGINT)
+        err = process.stderr.read()
+        process.wait(timeout=60)
+
+    assert process.returncode == 130
+    assert err.endswith(b"dledger: ended by a signal; " + REST)
 
 
 def test_an_append_that_was_started_to_ignore_ctrl_c_goes_on(group_in_thread: Group) -> None:

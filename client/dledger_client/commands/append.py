@@ -141,6 +141,8 @@ async def _run(arguments: argparse.Namespace, output: streams.Output) -> int:
                     raise
             if signals:
                 task.uncancel()
+                tally.is_ended_by_signal = True
+                tally.is_cut_short |= not tally.ended.is_set()
     # While closing, the client has counted the appends that it dropped unsent as refused.
     tally.are_unfinished_unsent = client.statistics.refused - tally.refused >= tally.unfinished
     elapsed_s = loop.time() - began_s

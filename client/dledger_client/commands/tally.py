@@ -45,6 +45,7 @@ class Tally:
     """Whether a body was refused because an earlier run of the producer had another input."""
     is_cut_short: bool = False
     """Whether the run ended early, so that bodies of the input may not have been appended."""
+    is_ended_by_signal: bool = False
     remedy: str = ""
     """Advice on unknown outcomes that replaces the usual hint; empty to keep the hint."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,6 +74,8 @@ class Tally:
     @property
     def end_reason(self) -> str:
         """Why no further body was taken, unless the output is the reason."""
+        if self.is_ended_by_signal:
+            return "ended by a signal"
         if self.is_full:
             return "the volumes of the group are full"
         if self.unreachable:
