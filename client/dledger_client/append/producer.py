@@ -7,10 +7,10 @@ as the group remembers; further appends wait here.
 """
 
 import asyncio
-from collections import deque
 from typing import Final, TypeAlias
 
 from dledger_client.calls.call import APPEND_IDEMPOTENT, REGISTER, Call
+from dledger_client.calls.call_queue import CallQueue
 from dledger_client.calls.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import Spawn
@@ -40,7 +40,7 @@ class Producer:
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         self._sequences: Sequences | None = None
-        self._waiting: deque[Call] = deque()
+        self._waiting = CallQueue()
         self._registration: asyncio.Task[None] | None = None
         self._registering: Call | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -141,8 +141,7 @@ class Producer:
             self._registration.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        waiting, self._waiting = list(self._waiting), deque()
-        return waiting
+        return self._waiting.take_all()
 
     def _forget(self, call: Call) -> None:
         sequences, request = self._sequences, call.request
@@ -179,12 +178,11 @@ class Producer:
 
     def _end_late(self) -> None:
         """End calls that came, or were to be sent again, after this producer was closed."""
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
+        for call in self._waiting.take_all():
             self._dispatcher.forward(call)
 
     def _send(self, call: Call, sequences: Sequences) -> None:
-        if not self._has_ended(call):
+        if not call.is_over(self._loop.time()):  # else the dispatcher ends it
             call.request = self._numbered(call, sequences)
             call.may_have_happened |= call.request.sequence <= self._sent_before
         self._dispatcher.forward(call)
@@ -242,35 +240,24 @@ class Producer:
         is_permanent = isinstance(answer, RefusedError) and answer.code in _PERMANENT
         if isinstance(answer, RefusedError):
             answer = unsupported(self._group, answer)
-        waiting, self._waiting = self._waiting, deque()
-        ended = [call for call in waiting if is_permanent or call is oldest]
-        self._waiting.extend(call for call in waiting if not is_permanent and call is not oldest)
-        for call in ended:
+        for call in self._waiting.take_if(lambda call: is_permanent or call is oldest):
             self._dispatcher.end(call, answer)
 
     def _end_exhausted(self) -> None:
         """End the waiting calls of a resumed registration that can take no further sequence."""
-        waiting, self._waiting = self._waiting, deque()
         message = "a whole window of earlier appends of this producer had no effect"
-        for call in waiting:
+        for call in self._waiting.take_all():
             self._dispatcher.end(call, RefusedError(DLedgerResponseCode.SEQUENCE_TOO_NEW, message))
 
     def _expire(self) -> None:
         """End waiting calls that have expired or were cancelled."""
         self._timer = None
-        waiting, self._waiting = self._waiting, deque()
-        ended: list[Call] = []
-        for call in waiting:
-            (ended if self._has_ended(call) else self._waiting).append(call)
-        for call in ended:
+        now_s = self._loop.time()
+        for call in self._waiting.take_if(lambda call: call.is_over(now_s)):
             if self._registering is not None and not call.problem:
                 call.problem = self._registering.problem  # why the registration took too long
             self._dispatcher.forward(call)
         self._send_waiting()
-
-    def _has_ended(self, call: Call) -> bool:
-        """Return whether the dispatcher would end the call instead of sending it."""
-        return call.answer.done() or call.deadline_s <= self._loop.time()
 
 
 def unsupported(group: str, error: RefusedError) -> RefusedError:

@@ -219,6 +219,10 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         changes_log = self.kind.appends or self.kind is CHANGE_MEMBERSHIP
         return changes_log and self.may_have_happened and not self.parts
 
+    def is_over(self, now_s: float) -> bool:
+        """Return whether the call must not be sent any more: cancelled, or past its deadline."""
+        return self.answer.done() or self.deadline_s <= now_s
+
     def cancel(self) -> None:
         """Stop waiting for the response; a call that was not sent yet is dropped."""
         self.answer.cancel()

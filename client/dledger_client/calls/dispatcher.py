@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dledger_client.calls.call import Call, must_be_split
+from dledger_client.calls.call_queue import CallQueue
 from dledger_client.calls.stalled import leave_stalled
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.calls.unsent import UnsentCalls
@@ -187,7 +188,7 @@ class Dispatcher:
         elif self._leader is not None:
             self.send(call, self._leader, self._loop.time())
         else:
-            self._unsent.wait(call)
+            self._unsent.waiting.append(call)
             if self._search is None:
                 self._search = self._spawn(self._search_leader())
 
@@ -281,14 +282,14 @@ class Dispatcher:
     async def _search_leader(self) -> None:
         """Find the leader for the waiting calls; end calls that expire during the search."""
         try:
-            while self._unsent.any_waits and self._leader is None:
+            while self._unsent.waiting and self._leader is None:
                 self._searches += 1
                 if self._searches == 1:
                     self._trouble_since_s = self._loop.time()
                 else:
                     elapsed_s = self._loop.time() - self._trouble_since_s
                     await asyncio.sleep(pause_s(elapsed_s, self._random))
-                found = await self.find_while(lambda: self._unsent.any_waits)
+                found = await self.find_while(lambda: bool(self._unsent.waiting))
                 if isinstance(found, Connection):
                     self.follow(found)
                 elif found is not None:
@@ -313,7 +314,7 @@ class Dispatcher:
         try:
             while is_wanted():
                 await asyncio.wait({find}, timeout=EXPIRY_INTERVAL_S)
-                self._expire_waiting()
+                self.expire(self._unsent.waiting, self._end_overdue)
                 if find.done():
                     return find.result()
         finally:
@@ -327,19 +328,18 @@ class Dispatcher:
         self.members.use(connection)
         self._leader = connection
         self._statistics.record_leader(connection.member_id)
-        for call in self._unsent.take_waiting():
+        for call in self._unsent.waiting.take_all():
             self.forward(call)
 
-    def _expire_waiting(self) -> None:
+    def expire(self, queue: CallQueue, end_overdue: Callable[[Call], None]) -> None:
+        """End the calls in a queue that were cancelled or whose deadline has passed."""
         now_s = self._loop.time()
-        for call in self._unsent.take_waiting():
+        for call in queue.take_if(lambda call: call.is_over(now_s)):
             if call.answer.done():
                 self.end(call, GroupUnreachableError("cancelled"))
-            elif call.deadline_s <= now_s:
-                self._end_overdue(call)
             else:
-                self._unsent.wait(call)
+                end_overdue(call)
 
     def _end_all_waiting(self, error: ClientError) -> None:
-        for call in self._unsent.take_waiting():
+        for call in self._unsent.waiting.take_all():
             self.end(call, error)

@@ -7,11 +7,11 @@ answer, another one is drawn; the leader gets the reads that no other member ans
 
 import asyncio
 import enum
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from dledger_client.calls.call import Call
+from dledger_client.calls.call_queue import CallQueue
 from dledger_client.calls.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
 from dledger_client.calls.verdicts import Verdict, judge, success
 from dledger_client.cluster.addresses import ServerAddress
@@ -63,7 +63,7 @@ class MemberReads:
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         """The connection to the member that gets the reads; None while none is chosen."""
-        self._waiting: deque[Call] = deque()
+        self._waiting = CallQueue()
         self._choice: asyncio.Task[None] | None = None
         self._avoided: dict[tuple[str, int], float] = {}
         """Time until which a member gets no read, by host and port."""
@@ -85,8 +85,7 @@ class MemberReads:
         """End the calls that wait for a member."""
         if self._choice is not None:
             self._choice.cancel()
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
+        for call in self._waiting.take_all():
             self._dispatcher.end(call, GroupUnreachableError("the client was closed"))
 
     # CallHandler
@@ -161,7 +160,7 @@ class MemberReads:
         try:
             while not find.done():
                 await asyncio.wait({find}, timeout=EXPIRY_INTERVAL_S)
-                self._end_expired()
+                self._dispatcher.expire(self._waiting, self._end_overdue)
             found = find.result()
             if found is None or not self._members.may_use(found):
                 self._leader_until_s = self._loop.time() + REFUSED_S
@@ -171,24 +170,15 @@ class MemberReads:
         finally:
             find.cancel()
             self._choice = None
-            waiting, self._waiting = self._waiting, deque()
-            for call in waiting:
+            for call in self._waiting.take_all():
                 self._forward(call)
 
-    def _end_expired(self) -> None:
-        """End the waiting calls that have expired or were cancelled."""
-        now_s, group = self._loop.time(), self._members.group
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
-            if call.answer.done():
-                self._dispatcher.end(call, GroupUnreachableError("cancelled"))
-            elif call.deadline_s <= now_s:
-                reasons = dict.fromkeys(filter(None, (call.problem, *self._members.problems)))
-                message = f"no member of group {group} answered within {now_s - call.began_s:.1f} s"
-                error = GroupUnreachableError(f"{message}; {last_errors(list(reasons))}")
-                self._dispatcher.end(call, error)
-            else:
-                self._waiting.append(call)
+    def _end_overdue(self, call: Call) -> None:
+        group, waited_s = self._members.group, self._loop.time() - call.began_s
+        reasons = dict.fromkeys(filter(None, (call.problem, *self._members.problems)))
+        message = f"no member of group {group} answered within {waited_s:.1f} s"
+        error = GroupUnreachableError(f"{message}; {last_errors(list(reasons))}")
+        self._dispatcher.end(call, error)
 
     async def _find(self) -> Connection | None:
         """Return the connection to the first member, in a random order, that may get the reads.
