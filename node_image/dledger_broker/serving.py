@@ -102,8 +102,8 @@ class Serving:
         self._hurry()
         self._to_leader.take(pull)
 
-    def _forget(self, line: BrokerConnection) -> None:
+    def _forget(self, connection: BrokerConnection) -> None:
         """Forget a connection that is gone."""
-        self.pulls.forget(line)
-        self._heartbeats.forget(line)
+        self.pulls.forget(connection)
+        self._heartbeats.forget(connection)
         self._hurry()

@@ -15,7 +15,7 @@ from dledger_broker.door.between_members.refusals import AVOIDED_S
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
-from dledger_broker_client.played_leaders import Group, Line
+from dledger_broker_client.played_leaders import Channel, Group
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import SystemCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
@@ -75,7 +75,7 @@ class Leader:
             await self.changed.wait_for(is_so)
 
 
-class NotedLine(Line):
+class NotedChannel(Channel):
     """A client's connection that tells of answers."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Member:
     def __init__(self, leader: Leader) -> None:
         self.now_s = 0.0
         self.port = leader.port
-        self.line = NotedLine()
+        self.channel = NotedChannel()
         self.door = ToLeader(self, self._open, lambda _: None, BrokerCounters(), lambda: self.now_s)
 
     def _open(self, owner: DoorLinkOwner, leader_id: str, term: int) -> DoorLink:
@@ -106,7 +106,7 @@ class Member:
 
     def take(self, opaque: int, code: RequestCode) -> None:
         command = RemotingCommand(code=code, opaque=opaque, ext_fields={}, body=b"x")
-        self.door.take(Call(self.line, command, self.door, self.now_s))
+        self.door.take(Call(self.channel, command, self.door, self.now_s))
 
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
@@ -115,9 +115,9 @@ class Member:
     async def answered(self, count: int) -> None:
         """Wait until so many requests are answered."""
         async with asyncio.timeout(30):
-            while len(self.line.codes) < count:
-                self.line.changed.clear()
-                await self.line.changed.wait()
+            while len(self.channel.codes) < count:
+                self.channel.changed.clear()
+                await self.channel.changed.wait()
 
 
 def run(answer: Answer, play: Callable[[Leader, Member], Awaitable[None]]) -> None:
@@ -147,8 +147,8 @@ def test_a_leader_of_an_older_release_is_named_at_once_and_not_asked_again_for_a
         member.wait(AVOIDED_S - 0.1)
         member.take(3, RequestCode.SEND_MESSAGE_V2)
 
-        assert member.line.codes == dict.fromkeys((1, 2, 3), Code.SERVICE_NOT_AVAILABLE)
-        assert "n1 leads, and its release takes no requests" in (member.line.remarks[1] or "")
+        assert member.channel.codes == dict.fromkeys((1, 2, 3), Code.SERVICE_NOT_AVAILABLE)
+        assert "n1 leads, and its release takes no requests" in (member.channel.remarks[1] or "")
         assert member.door.has_incapable_leader
         assert len(leader.frames) == asked
 
@@ -164,7 +164,7 @@ def test_a_leader_that_was_upgraded_is_asked_again() -> None:
         member.take(2, QUERY)
         await member.answered(2)
 
-        assert member.line.codes == {1: Code.SERVICE_NOT_AVAILABLE, 2: Code.SUCCESS}
+        assert member.channel.codes == {1: Code.SERVICE_NOT_AVAILABLE, 2: Code.SUCCESS}
         assert not member.door.has_incapable_leader
 
     run(not_supported, play)
@@ -184,8 +184,8 @@ def test_a_link_over_which_nothing_comes_is_replaced_once_a_request_is_late() ->
         await member.answered(3)
 
         refused = {2: Code.SERVICE_NOT_AVAILABLE}
-        assert member.line.codes == {1: Code.SUCCESS, **refused, 3: Code.SUCCESS}
-        assert "the leader did not answer in time" in (member.line.remarks[2] or "")
+        assert member.channel.codes == {1: Code.SUCCESS, **refused, 3: Code.SUCCESS}
+        assert "the leader did not answer in time" in (member.channel.remarks[2] or "")
         assert len(leader.frames) == 3
 
     run(served, play)
@@ -204,7 +204,7 @@ def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_whil
             member.wait(2.6)
             member.wait(GRACE_S)
         member.take(4, QUERY)
-        assert "does not answer this member" in (member.line.remarks[4] or "")
+        assert "does not answer this member" in (member.channel.remarks[4] or "")
         assert not member.door.has_incapable_leader
 
         leader.answer = served
@@ -213,7 +213,7 @@ def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_whil
         await member.answered(5)
 
         refused = dict.fromkeys((2, 3, 4), Code.SERVICE_NOT_AVAILABLE)
-        assert member.line.codes == {1: Code.SUCCESS, **refused, 5: Code.SUCCESS}
+        assert member.channel.codes == {1: Code.SUCCESS, **refused, 5: Code.SUCCESS}
 
     run(served, play)
 
@@ -229,7 +229,7 @@ def test_an_answer_that_no_member_gives_ends_the_link() -> None:
         member.door.tick()
         await member.answered(1)
 
-        assert member.line.codes == {1: Code.SUCCESS}
+        assert member.channel.codes == {1: Code.SUCCESS}
 
     run(strange, play)
 

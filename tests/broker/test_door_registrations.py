@@ -12,7 +12,7 @@ from dledger_broker.door.between_members.door_frames import REGISTER, DoorAnswer
 from dledger_broker.door.between_members.registrations import ANSWER_S
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.passing_on.from_doors import FromDoors
-from dledger_broker_client.played_leaders import Group, Line, Link, call_of
+from dledger_broker_client.played_leaders import Channel, Group, Link, call_of
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
@@ -24,12 +24,12 @@ Code = ResponseCode
 FULL = DLedgerResponseCode.DISK_FULL
 
 
-def begin() -> tuple[Group, Line]:
+def begin() -> tuple[Group, Channel]:
     """Let a member begin to register, for a message with the opaque 1."""
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     group.elect(random.Random(0), here=False)
-    group.door.take(call_of(group, line, 1))
-    return group, line
+    group.door.take(call_of(group, channel, 1))
+    return group, channel
 
 
 def wait(group: Group, seconds: float) -> None:
@@ -53,7 +53,7 @@ def registrations(group: Group) -> int:
 
 
 def test_a_registration_that_is_lost_costs_a_second() -> None:
-    group, line = begin()
+    group, channel = begin()
     group.links[0].arriving.clear()
     wait(group, 0.9)
     assert group.links[0].open
@@ -63,11 +63,11 @@ def test_a_registration_that_is_lost_costs_a_second() -> None:
     assert not group.links[0].open
     group.settle()
 
-    assert line.codes == {1: Code.SUCCESS}
+    assert channel.codes == {1: Code.SUCCESS}
 
 
 def test_a_registration_that_a_slow_quorum_commits_gives_its_numbers() -> None:
-    group, line = begin()
+    group, channel = begin()
     wait(group, 0.001)
     group.arrive(group.links[0])
     for _ in range(24):
@@ -77,14 +77,14 @@ def test_a_registration_that_a_slow_quorum_commits_gives_its_numbers() -> None:
     group.arrive(link)
     commit_all(group)
 
-    assert line.codes == {1: Code.SUCCESS}
+    assert channel.codes == {1: Code.SUCCESS}
 
 
 def test_sends_succeed_while_every_commit_takes_more_than_a_second() -> None:
-    group, line = begin()
+    group, channel = begin()
     lengths: list[int] = []
     for opaque in range(2, 202):
-        group.door.take(call_of(group, line, opaque))
+        group.door.take(call_of(group, channel, opaque))
         while group.links[-1].open and group.links[-1].arriving:
             group.arrive(group.links[-1])
         lengths.append(len(group.tails[1].entries))
@@ -92,20 +92,20 @@ def test_sends_succeed_while_every_commit_takes_more_than_a_second() -> None:
             group.commit_up_to(lengths[-25])
         wait(group, 0.05)
 
-    codes = Counter(line.codes.values())
+    codes = Counter(channel.codes.values())
     assert codes[Code.SUCCESS] > 150
     assert sum(not entry.sequence for entry in group.tails[1].entries if entry) == 1
     assert len(group.links) == 1
 
 
 def test_numbers_that_come_late_are_used() -> None:
-    group, line = begin()
+    group, channel = begin()
     [link] = group.links
     group.now_s += 0.001
     link.greet()
     wait(group, ANSWER_S)
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
-    group.door.take(call_of(group, line, 3))
+    assert channel.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    group.door.take(call_of(group, channel, 3))
     assert registrations(group) == 1
     [register] = [each for each in link.arriving if each.code == REGISTER]
     group.answer(link, register.number, Way.STORED, identity=0)
@@ -114,18 +114,18 @@ def test_numbers_that_come_late_are_used() -> None:
 
 
 def test_requests_that_need_no_number_do_not_wait_for_one() -> None:
-    group, line = begin()
+    group, channel = begin()
     for opaque, code in enumerate((RequestCode.HEART_BEAT, RequestCode.QUERY_CONSUMER_OFFSET), 2):
-        group.door.take(call_of(group, line, opaque, code))
+        group.door.take(call_of(group, channel, opaque, code))
 
     assert [each.code for each in group.links[0].arriving] == [REGISTER, 34, 14]
 
 
 def test_messages_that_wait_for_numbers_are_sent_in_their_order() -> None:
-    group, line = begin()
-    group.door.take(call_of(group, line, 2, RequestCode.HEART_BEAT))
+    group, channel = begin()
+    group.door.take(call_of(group, channel, 2, RequestCode.HEART_BEAT))
     for opaque in (3, 4):
-        group.door.take(call_of(group, line, opaque))
+        group.door.take(call_of(group, channel, opaque))
     group.arrive(group.links[0])
     group.committed = len(group.tails[1].entries)
     group.commit(random.Random(0))
@@ -134,22 +134,22 @@ def test_messages_that_wait_for_numbers_are_sent_in_their_order() -> None:
 
 
 def test_a_full_disk_is_the_answer_to_the_messages_that_wait_for_numbers() -> None:
-    group, line = begin()
+    group, channel = begin()
     refuse(group.links[0], door_frames.encode_refusal(FULL))
 
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
-    assert "DISK_FULL" in (line.remarks[1] or "")
+    assert channel.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert "DISK_FULL" in (channel.remarks[1] or "")
     assert group.door.count == 0
 
 
 def test_a_refused_registration_is_repeated_at_growing_intervals() -> None:
-    group, line = begin()
+    group, channel = begin()
     asked = 0
     for opaque in range(2, 402):
         if registrations(group):
             asked += 1
             refuse(group.links[0], door_frames.encode_refusal(FULL))
-        group.door.take(call_of(group, line, opaque))
+        group.door.take(call_of(group, channel, opaque))
         wait(group, 0.01)
 
     assert asked in range(5, 9), "it is asked for 4 s"
@@ -157,16 +157,16 @@ def test_a_refused_registration_is_repeated_at_growing_intervals() -> None:
 
 @pytest.mark.parametrize("frame", [b"", door_frames.encode_refusal(DLedgerResponseCode.NOT_LEADER)])
 def test_messages_wait_if_another_leader_may_give_numbers(frame: bytes) -> None:
-    group, line = begin()
+    group, channel = begin()
     refuse(group.links[0], frame)
-    assert line.codes == {}
+    assert channel.codes == {}
     assert registrations(group) == 0
 
     wait(group, 0.1)
     assert registrations(group) == 1
     group.settle()
 
-    assert line.codes == {1: Code.SUCCESS}
+    assert channel.codes == {1: Code.SUCCESS}
 
 
 def test_the_next_leader_is_asked_at_once() -> None:

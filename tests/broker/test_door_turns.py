@@ -6,7 +6,7 @@ import pytest
 
 from dledger_broker.door.between_members.door_frames import DoorAnswer, Way
 from dledger_broker.door.calls.call import Call
-from dledger_broker_client.played_leaders import Group, Line, Link
+from dledger_broker_client.played_leaders import Channel, Group, Link
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 
@@ -17,17 +17,17 @@ HEARTBEAT, LEAVING = RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT
 PAIRS = [(OFFSET, OFFSET), (LOCK, UNLOCK), (UNLOCK, LEAVING), (HEARTBEAT, LEAVING)]
 
 
-def take(group: Group, line: Line, opaque: int, code: RequestCode, queue: int = 0) -> None:
+def take(group: Group, channel: Channel, opaque: int, code: RequestCode, queue: int = 0) -> None:
     ext = {"consumerGroup": "g", "topic": "t", "queueId": str(queue), "commitOffset": str(opaque)}
     command = RemotingCommand(code=code, opaque=opaque, ext_fields=ext)
     group.now_s += 0.001
-    group.door.take(Call(line, command, group.door, group.now_s))
+    group.door.take(Call(channel, command, group.door, group.now_s))
 
 
-def begin() -> tuple[Group, Line]:
+def begin() -> tuple[Group, Channel]:
     group = Group()
     group.elect(random.Random(0), here=False)
-    return group, Line()
+    return group, Channel()
 
 
 def turn_back(link: Link, opaque: int) -> None:
@@ -45,11 +45,11 @@ def opaques(link: Link) -> list[int]:
 def test_a_request_waits_for_an_older_one_that_must_be_sent_again(
     first: RequestCode, second: RequestCode
 ) -> None:
-    group, line = begin()
-    take(group, line, 1, first)
+    group, channel = begin()
+    take(group, channel, 1, first)
     [link] = group.links
     turn_back(link, 1)
-    take(group, line, 2, second)
+    take(group, channel, 2, second)
     assert opaques(link) == []
 
     group.door.tick()
@@ -61,28 +61,28 @@ def test_a_request_waits_for_an_older_one_that_must_be_sent_again(
 def test_a_request_is_not_sent_again_after_a_newer_one(
     first: RequestCode, second: RequestCode
 ) -> None:
-    group, line = begin()
-    take(group, line, 1, first)
-    take(group, line, 2, second)
+    group, channel = begin()
+    take(group, channel, 1, first)
+    take(group, channel, 2, second)
     [link] = group.links
     turn_back(link, 1)
     group.door.tick()
 
     assert opaques(link) == [2]
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
-    assert "a later request" in (line.remarks[1] or "")
+    assert channel.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert "a later request" in (channel.remarks[1] or "")
 
 
 def test_a_request_waits_while_an_older_one_pauses() -> None:
-    group, line = begin()
-    take(group, line, 1, OFFSET)
+    group, channel = begin()
+    take(group, channel, 1, OFFSET)
     [link] = group.links
     for _ in range(3):
         turn_back(link, 1)
         group.now_s += 0.11
         group.door.tick()
     turn_back(link, 1)
-    take(group, line, 2, OFFSET)
+    take(group, channel, 2, OFFSET)
     group.door.tick()
     assert opaques(link) == []
 
@@ -96,21 +96,21 @@ def test_a_request_waits_while_an_older_one_pauses() -> None:
 def test_heartbeats_and_locks_may_follow_each_other(
     first: RequestCode, second: RequestCode
 ) -> None:
-    group, line = begin()
-    take(group, line, 1, first)
-    take(group, line, 2, second)
+    group, channel = begin()
+    take(group, channel, 1, first)
+    take(group, channel, 2, second)
     [link] = group.links
     turn_back(link, 1)
     group.door.tick()
 
     assert opaques(link) == [2, 1]
-    assert line.codes == {}
+    assert channel.codes == {}
 
 
 def test_a_heartbeat_is_not_sent_again_after_its_client_has_left() -> None:
-    group, line = begin()
+    group, channel = begin()
     for opaque, code in enumerate((HEARTBEAT, LEAVING, LOCK), 1):
-        take(group, line, opaque, code)
+        take(group, channel, opaque, code)
     [link] = group.links
     turn_back(link, 1)
     group.door.tick()
@@ -122,9 +122,9 @@ def test_a_heartbeat_is_not_sent_again_after_its_client_has_left() -> None:
 def test_requests_are_sent_to_the_next_leader_in_their_order(
     first: RequestCode, second: RequestCode
 ) -> None:
-    group, line = begin()
+    group, channel = begin()
     for opaque, code in enumerate((first, second, first, second), 1):
-        take(group, line, opaque, code)
+        take(group, channel, opaque, code)
     group.links[0].lose()
     group.door.tick()
 
@@ -135,9 +135,9 @@ def test_requests_are_sent_to_the_next_leader_in_their_order(
 def test_requests_that_a_leader_turns_back_one_by_one_are_sent_again_in_their_order(
     first: RequestCode, second: RequestCode
 ) -> None:
-    group, line = begin()
+    group, channel = begin()
     for opaque, code in enumerate((first, second, first), 1):
-        take(group, line, opaque, code)
+        take(group, channel, opaque, code)
     [link] = group.links
     for opaque in (2, 1, 3):
         turn_back(link, opaque)
@@ -149,7 +149,7 @@ def test_requests_that_a_leader_turns_back_one_by_one_are_sent_again_in_their_or
 @pytest.mark.parametrize("seed", range(100))
 def test_no_offset_has_its_effect_after_a_newer_one(seed: int) -> None:
     rng = random.Random(seed)
-    group, line = begin()
+    group, channel = begin()
     effects: list[int] = []
     for opaque in range(1, 60):
         link = group.links[-1] if group.links else None
@@ -167,7 +167,7 @@ def test_no_offset_has_its_effect_after_a_newer_one(seed: int) -> None:
                 group.now_s += rng.choice((0.0, 0.05, 0.2))
                 group.door.tick()
             case _:
-                take(group, line, opaque, OFFSET)
+                take(group, channel, opaque, OFFSET)
 
     assert effects == sorted(effects)
     group.door.close()
@@ -175,13 +175,13 @@ def test_no_offset_has_its_effect_after_a_newer_one(seed: int) -> None:
 
 
 def test_requests_about_other_things_do_not_wait() -> None:
-    group, line = begin()
-    take(group, line, 1, OFFSET)
+    group, channel = begin()
+    take(group, channel, 1, OFFSET)
     [link] = group.links
     turn_back(link, 1)
-    take(group, line, 2, OFFSET, queue=1)
-    take(group, line, 3, LOCK)
-    take(group, line, 4, RequestCode.QUERY_CONSUMER_OFFSET)
+    take(group, channel, 2, OFFSET, queue=1)
+    take(group, channel, 3, LOCK)
+    take(group, channel, 4, RequestCode.QUERY_CONSUMER_OFFSET)
 
     assert opaques(link) == [2, 3, 4]
 
@@ -199,11 +199,11 @@ def test_the_leader_serves_no_request_before_an_older_one_that_it_turned_back() 
                 self.has_turned = True
                 call.turned(Way.NOT_STORED)
 
-    group, line = TurnsOneBack(), Line()
+    group, channel = TurnsOneBack(), Channel()
     group.elect(random.Random(0), here=True)
-    take(group, line, 1, LOCK)
-    take(group, line, 2, UNLOCK)
-    assert line.codes == {}
+    take(group, channel, 1, LOCK)
+    take(group, channel, 2, UNLOCK)
+    assert channel.codes == {}
     group.door.tick()
 
-    assert list(line.codes) == [1, 2]
+    assert list(channel.codes) == [1, 2]

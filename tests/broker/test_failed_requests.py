@@ -117,20 +117,20 @@ def serve(call: Call, threads: ThreadPoolExecutor, error: Exception) -> None:
 async def test_a_request_is_answered_whatever_its_task_raises(
     code: RequestCode, error: Exception
 ) -> None:
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     went_on = asyncio.Event()
-    line.go_on = lambda: went_on.set() if line.reads_waiting == 0 else None
+    channel.go_on = lambda: went_on.set() if channel.reads_waiting == 0 else None
     door: Any = SimpleNamespace(counters=BrokerCounters())
     command = RemotingCommand(code=int(code), opaque=1, ext_fields=REQUESTS[code])
     with ThreadPoolExecutor(1) as threads:
-        serve(Call(line, command, door, asyncio.get_running_loop().time()), threads, error)
+        serve(Call(channel, command, door, asyncio.get_running_loop().time()), threads, error)
         async with asyncio.timeout(10):
-            await line.answered.wait()
-            while line.reads_waiting:
+            await channel.answered.wait()
+            while channel.reads_waiting:
                 went_on.clear()
                 await went_on.wait()
 
-    [answer] = line.answers
+    [answer] = channel.answers
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "cannot" in (answer.remark or "")
 
@@ -147,51 +147,51 @@ def fail(*_: object, **__: object) -> Any:
     raise RuntimeError("cannot happen")
 
 
-def new_call(line: Any, code: RequestCode, ext_fields: dict[str, str]) -> Call:
+def new_call(channel: Any, code: RequestCode, ext_fields: dict[str, str]) -> Call:
     door: Any = SimpleNamespace(counters=BrokerCounters())
     command = RemotingCommand(code=int(code), opaque=1, ext_fields=ext_fields)
-    return Call(line, command, door, asyncio.get_running_loop().time())
+    return Call(channel, command, door, asyncio.get_running_loop().time())
 
 
 async def test_the_requests_after_one_whose_service_raises_are_answered_too() -> None:
-    line: Any = Connection()
+    channel: Any = Connection()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     services = {1: fail, 2: lambda call: call.answer(ResponseCode.SUCCESS)}
     requests = BrokerRequests(services, {}, {}, door, lambda: None)
 
     commands = [RemotingCommand(code=code, opaque=code) for code in (1, 2, 1)]
-    requests.dispatch(commands, line, None, math.inf)
+    requests.dispatch(commands, channel, None, math.inf)
 
-    answers = [(answer.opaque, ResponseCode(answer.code)) for answer in line.answers]
+    answers = [(answer.opaque, ResponseCode(answer.code)) for answer in channel.answers]
     failed = ResponseCode.SYSTEM_ERROR
     assert answers == [(1, failed), (2, ResponseCode.SUCCESS), (1, failed)]
 
 
 async def test_a_service_that_raises_after_its_answer_gives_no_second_one() -> None:
-    line = AnswerKeeper()
+    channel = AnswerKeeper()
 
     def serve_and_fail(call: Call) -> None:
         call.answer(ResponseCode.SUCCESS)
         fail()
 
-    call = new_call(line, Code.GET_MIN_OFFSET, QUEUE)
+    call = new_call(channel, Code.GET_MIN_OFFSET, QUEUE)
     answered(call, partial(serve_and_fail, call))
 
-    assert [answer.code for answer in line.answers] == [ResponseCode.SUCCESS]
+    assert [answer.code for answer in channel.answers] == [ResponseCode.SUCCESS]
 
 
 async def test_a_request_whose_answer_cannot_be_encoded_is_refused() -> None:
-    line = AnswerKeeper()
+    channel = AnswerKeeper()
     unreadable: Any = SimpleNamespace(to_ext=fail)
-    call = new_call(line, Code.GET_MIN_OFFSET, QUEUE)
+    call = new_call(channel, Code.GET_MIN_OFFSET, QUEUE)
 
     answered(call, partial(call.answer, ResponseCode.SUCCESS, unreadable))
 
-    assert [answer.code for answer in line.answers] == [ResponseCode.SYSTEM_ERROR]
+    assert [answer.code for answer in channel.answers] == [ResponseCode.SYSTEM_ERROR]
 
 
 async def test_a_pull_that_the_event_loop_reads_is_answered_whatever_that_raises() -> None:
-    line = Connection()
+    channel = Connection()
     topics = SimpleNamespace(by_name={"t": SimpleNamespace(config=None, next_offsets=[5])})
     tables = SimpleNamespace(topics=topics, groups=SimpleNamespace(configs={}))
     owner: Any = SimpleNamespace(state=SimpleNamespace(tables=tables, next_offset=lambda *_: 5))
@@ -203,14 +203,14 @@ async def test_a_pull_that_the_event_loop_reads_is_answered_whatever_that_raises
         LoopReads(reader, turns),
     )  # fmt: skip
 
-    pulls.pull(new_call(line, Code.PULL_MESSAGE, pull_ext("t", 0)))
+    pulls.pull(new_call(channel, Code.PULL_MESSAGE, pull_ext("t", 0)))
 
-    assert [answer.code for answer in line.answers] == [ResponseCode.SYSTEM_ERROR]
-    assert line.reads_waiting == 0
+    assert [answer.code for answer in channel.answers] == [ResponseCode.SYSTEM_ERROR]
+    assert channel.reads_waiting == 0
 
 
 async def test_a_pull_that_goes_on_to_the_leader_is_answered_by_it_alone() -> None:
-    line, passed_on = AnswerKeeper(), list[Call]()
+    channel, passed_on = AnswerKeeper(), list[Call]()
     topics = SimpleNamespace(by_name={"t": SimpleNamespace(config=None, next_offsets=[5])})
     tables = SimpleNamespace(topics=topics, groups=SimpleNamespace(configs={}))
     state = SimpleNamespace(tables=tables, next_offset=lambda *_: 5)
@@ -225,32 +225,32 @@ async def test_a_pull_that_goes_on_to_the_leader_is_answered_by_it_alone() -> No
         fail()
 
     went_on = asyncio.Event()
-    line.go_on = went_on.set  # type: ignore[method-assign]
+    channel.go_on = went_on.set  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as threads:
         proofs = Proofs(ProvenMember())
         pulls = Pulls(owner, nothing, feed, reader, threads, ProvenMember(), proofs, pass_on)
-        pulls.pull(new_call(line, Code.PULL_MESSAGE, pull_ext("t", 0)))
+        pulls.pull(new_call(channel, Code.PULL_MESSAGE, pull_ext("t", 0)))
         async with asyncio.timeout(10):
             await went_on.wait()
-    assert line.answers == []
+    assert channel.answers == []
 
     [call] = passed_on
     call.answer(ResponseCode.PULL_OFFSET_MOVED)
-    assert [answer.code for answer in line.answers] == [ResponseCode.PULL_OFFSET_MOVED]
+    assert [answer.code for answer in channel.answers] == [ResponseCode.PULL_OFFSET_MOVED]
 
 
 async def test_a_look_up_that_raises_once_it_is_proved_is_answered() -> None:
-    line = AnswerKeeper()
+    channel = AnswerKeeper()
     tables = SimpleNamespace(topics=SimpleNamespace(has_queue=fail))
     owner: Any = SimpleNamespace(state=SimpleNamespace(tables=tables))
     nothing: Any = None
     offsets = QueueOffsets(owner, nothing, nothing, Proofs(ProvenMember()), nothing, young_bytes=0)
 
-    offsets.max_offset(new_call(line, Code.GET_MAX_OFFSET, QUEUE))
+    offsets.max_offset(new_call(channel, Code.GET_MAX_OFFSET, QUEUE))
     async with asyncio.timeout(10):
-        await line.answered.wait()
+        await channel.answered.wait()
 
-    assert [answer.code for answer in line.answers] == [ResponseCode.SYSTEM_ERROR]
+    assert [answer.code for answer in channel.answers] == [ResponseCode.SYSTEM_ERROR]
 
 
 @pytest.mark.parametrize("error", [LookupError("gone"), RuntimeError("cannot happen")])
@@ -311,13 +311,13 @@ def test_a_draft_whose_end_fails_costs_no_other_draft_its_end(
 
 async def test_a_long_batch_whose_proposal_fails_has_one_answer_which_leaves_it_in_doubt() -> None:
     """It was refused, and its end was a second answer."""
-    leader, line = FailingLeader(), AnswerKeeper()
+    leader, channel = FailingLeader(), AnswerKeeper()
     config = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
     changes.make(leader.state.tables, TopicSet(config=config), 0, 1)
     door: Any = SimpleNamespace(
         counters=BrokerCounters(), turned=lambda turned, _: waiting.in_doubt(turned)
     )
-    line.born_host = HOST  # type: ignore[attr-defined]
+    channel.born_host = HOST  # type: ignore[attr-defined]
     command = RemotingCommand(
         code=int(Code.SEND_BATCH_MESSAGE), opaque=1, ext_fields=send_ext("t", m="true"),
         body=message_batch.encode(BatchMessage(0, b"x", b"") for _ in range(COUNT_MAX + 1)),
@@ -326,19 +326,19 @@ async def test_a_long_batch_whose_proposal_fails_has_one_answer_which_leaves_it_
     member: Any = leader.member
     with ThreadPoolExecutor(1) as thread:
         sends = Sends(nothing, member, leader.owner, nothing, thread, thread, lambda: HOST)
-        sends.send(Call(line, command, door, asyncio.get_running_loop().time()))  # type: ignore[arg-type]
+        sends.send(Call(channel, command, door, asyncio.get_running_loop().time()))  # type: ignore[arg-type]
         async with asyncio.timeout(10):
-            await line.answered.wait()
+            await channel.answered.wait()
         leader.write()
         await asyncio.sleep(0)  # the answers of a turn are written together
 
-    [answer] = line.answers
+    [answer] = channel.answers
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "may be stored" in (answer.remark or "")
 
 
 async def test_a_table_that_cannot_be_made_is_answered_and_the_next_ones_are_made() -> None:
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     owner: Any = SimpleNamespace(state=BrokerState())
     nothing: Any = None
@@ -351,14 +351,14 @@ async def test_a_table_that_cannot_be_made_is_answered_and_the_next_ones_are_mad
         tables._topics = fail  # type: ignore[assignment,method-assign]
         codes = Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_CONSUMER_OFFSET
         for opaque, code in enumerate(codes):
-            call = Call(line, RemotingCommand(code=int(code), opaque=opaque), door, 0.0)
+            call = Call(channel, RemotingCommand(code=int(code), opaque=opaque), door, 0.0)
             serve_table = tables.topics if code == codes[0] else tables.consumer_offsets
             serve_table(call)
         async with asyncio.timeout(10):
-            while line.reads_waiting:
-                line.answered.clear()
-                await line.answered.wait()
+            while channel.reads_waiting:
+                channel.answered.clear()
+                await channel.answered.wait()
 
-    answers = [(answer.opaque, ResponseCode(answer.code)) for answer in line.answers]
+    answers = [(answer.opaque, ResponseCode(answer.code)) for answer in channel.answers]
     failed = ResponseCode.SYSTEM_ERROR
     assert answers == [(0, failed), (1, failed), (2, ResponseCode.SUCCESS)]

@@ -29,7 +29,7 @@ class Owner:
         self.state = BrokerState()
 
 
-class Line:
+class Connection:
     """A connection that keeps what was sent."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ def new_table() -> tuple[GroupClients, BrokerState]:
     return GroupClients(cast("LogOwner", owner)), owner.state
 
 
-def line() -> BrokerConnection:
-    return cast("BrokerConnection", Line())
+def connection() -> BrokerConnection:
+    return cast("BrokerConnection", Connection())
 
 
 def client(client_id: str, *groups: str, body_bytes: int = 10) -> Client:
@@ -67,7 +67,7 @@ def test_a_membership_is_gone_exactly_when_its_last_connection_is(
     steps: list[tuple[int, Client | None]],
 ) -> None:
     table, _ = new_table()
-    lines = [line() for _ in range(4)]
+    connections = [connection() for _ in range(4)]
     model: dict[int, Client] = {}
 
     def held(of: Mapping[int, Client]) -> set[tuple[str, str]]:
@@ -76,15 +76,15 @@ def test_a_membership_is_gone_exactly_when_its_last_connection_is(
     for number, said in steps:
         before = held(model)
         if said is None:
-            gone = table.forget(lines[number])
+            gone = table.forget(connections[number])
             model.pop(number, None)
         else:
-            gone = table.seen(lines[number], said)
+            gone = table.seen(connections[number], said)
             model[number] = said
         assert sorted(gone) == sorted(before - held(model))
     for number in range(4):
-        table.forget(lines[number])
-    assert table._by_line == table._lines == table._holders == {}
+        table.forget(connections[number])
+    assert table._by_connection == table._connections == table._holders == {}
     assert table._memberships == table._body_bytes == 0
 
 
@@ -94,7 +94,7 @@ def test_more_clients_than_the_bound_are_refused_and_the_others_stay(
 ) -> None:
     monkeypatch.setattr(group_clients, bound, 20 if bound == "CLIENTS_BYTES_MAX" else 2)
     table, _ = new_table()
-    first, second, third = line(), line(), line()
+    first, second, third = connection(), connection(), connection()
     table.seen(first, client("a", "g1"))
     table.seen(second, client("b", "g1"))
 
@@ -111,8 +111,8 @@ def test_more_clients_than_the_bound_are_refused_and_the_others_stay(
 async def test_the_clients_of_a_large_group_are_told_over_many_turns_each_once() -> None:
     """With 20,000 clients, one turn told all of them."""
     table, state = new_table()
-    lines: list[Any] = [line() for _ in range(5 * PER_TURN)]
-    for number, connected in enumerate(lines):
+    connections: list[Any] = [connection() for _ in range(5 * PER_TURN)]
+    for number, connected in enumerate(connections):
         table.seen(connected, client(f"c{number}", "g1", "g2"))
 
     def change(*groups: str) -> None:
@@ -120,26 +120,26 @@ async def test_the_clients_of_a_large_group_are_told_over_many_turns_each_once()
         table.notify_changed()
 
     change("g1")
-    turns = [sum(len(each.told) for each in lines)]
+    turns = [sum(len(each.told) for each in connections)]
     change("g1", "g2")
-    table.forget(lines[-1])
+    table.forget(connections[-1])
     # The first ones are told twice that g1 has changed, the last one nothing.
-    while turns[-1] < PER_TURN + 2 * (len(lines) - 1):
+    while turns[-1] < PER_TURN + 2 * (len(connections) - 1):
         await asyncio.sleep(0)
-        turns.append(sum(len(each.told) for each in lines))
+        turns.append(sum(len(each.told) for each in connections))
 
     per_turn = [after - before for before, after in itertools.pairwise([0, *turns])]
     assert max(per_turn) == PER_TURN
-    assert lines[-1].told == [], "it has left before its turn"
-    assert all(each.told == ["g1", "g2"] for each in lines[PER_TURN:-1])
-    assert all(sorted(each.told) == ["g1", "g1", "g2"] for each in lines[:PER_TURN])
+    assert connections[-1].told == [], "it has left before its turn"
+    assert all(each.told == ["g1", "g2"] for each in connections[PER_TURN:-1])
+    assert all(sorted(each.told) == ["g1", "g1", "g2"] for each in connections[:PER_TURN])
 
 
 async def test_a_large_group_that_changes_all_the_time_holds_up_no_other() -> None:
     table, state = new_table()
     for number in range(3 * PER_TURN):
-        table.seen(line(), client(f"c{number}", "g1"))
-    other: Any = line()
+        table.seen(connection(), client(f"c{number}", "g1"))
+    other: Any = connection()
     table.seen(other, client("other", "g2"))
     table.notify_changed()
     for turn in range(20):
@@ -152,7 +152,7 @@ async def test_a_large_group_that_changes_all_the_time_holds_up_no_other() -> No
 
 def test_a_snapshot_that_replaces_the_state_is_told_to_every_group() -> None:
     table, state = new_table()
-    connected: Any = line()
+    connected: Any = connection()
     table.seen(connected, client("a", "g1", "g2"))
     table.notify_changed()
     assert connected.told == []
@@ -187,13 +187,15 @@ def test_the_clients_of_a_group_are_looked_at_once_however_many_pull_without_a_h
     table.notify_changed()
     visits = Visits(state, monkeypatch)
     for _ in range(100):
-        found = [table.subscription(line(), "g", topic) for topic in ("t", "%RETRY%g", "other")]
+        found = [
+            table.subscription(connection(), "g", topic) for topic in ("t", "%RETRY%g", "other")
+        ]
         assert [each and each.sub_version for each in found] == [99, 99, None]
     assert len(visits) == 100
 
     state.tables.groups.join("c0", consumer("g", "t", version=200))
     table.notify_changed()
-    newest = table.subscription(line(), "g", "t")
+    newest = table.subscription(connection(), "g", "t")
     assert newest is not None
     assert newest.sub_version == 200
     assert len(visits) == 200
@@ -202,7 +204,7 @@ def test_the_clients_of_a_group_are_looked_at_once_however_many_pull_without_a_h
 def test_nothing_is_kept_of_groups_that_nobody_belongs_to() -> None:
     table, _ = new_table()
     for number in range(10):
-        assert table.subscription(line(), f"g{number}", "t") is None
+        assert table.subscription(connection(), f"g{number}", "t") is None
 
     assert not table._newest
 
@@ -237,5 +239,5 @@ def test_a_pull_without_a_heartbeat_means_the_newest_subscription_of_its_group(
                     for each in member.subscription_data_set
                     if each.topic == topic
                 ]
-                found = table.subscription(line(), group, topic)
+                found = table.subscription(connection(), group, topic)
                 assert (found and found.sub_version) == max(versions, default=None)

@@ -43,13 +43,13 @@ class Leader(ProposingLeader):
         leases = ClientLeases(self.owner, self.changes, now_s, lambda: ())
         self.groups = GroupRequests(self.owner, self.commits, self.changes, leases)
         self.administration = Administration(self.owner, self.commits, self.changes)
-        self.line = AnswerKeeper()
+        self.channel = AnswerKeeper()
 
     def call(self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b"") -> Call:
         """Return a request of a client."""
         command = RemotingCommand(code=code, opaque=1, ext_fields=ext, body=body)
         door = cast("Door", _Door())
-        return Call(self.line, command, door, 0.0)  # type: ignore[arg-type]
+        return Call(self.channel, command, door, 0.0)  # type: ignore[arg-type]
 
     def set_group(self, settings: SubscriptionGroup) -> None:
         """Take settings of an administrator."""

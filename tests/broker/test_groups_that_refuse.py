@@ -37,18 +37,18 @@ class Leader(ProposingLeader):
 
     async def beat(self, *groups: str, topic: str = "t") -> RemotingCommand:
         """Take a heartbeat of a client, write what it proposes, and return its answer."""
-        line: Any = AnswerKeeper()
+        channel: Any = AnswerKeeper()
         door: Any = SimpleNamespace(counters=BrokerCounters())
         consumers = [consumer(group, topic) for group in groups]
         body = Heartbeat(client_id="c1", consumer_data_set=consumers).to_json()
         command = RemotingCommand(code=int(RequestCode.HEART_BEAT), opaque=1, body=body)
-        call = Call(line, command, door, 0.0)
+        call = Call(channel, command, door, 0.0)
         answered(call, partial(self.groups.join, call))
         async with asyncio.timeout(10):
-            while not line.answers:
+            while not channel.answers:
                 self.write()
                 await asyncio.sleep(0)
-        [answer] = line.answers
+        [answer] = channel.answers
         return answer
 
     def joined(self) -> list[str]:

@@ -21,12 +21,12 @@ from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.consumer_groups import Heartbeat
 
 
-class Line:
+class Connection:
     """A connection."""
 
 
-def line() -> BrokerConnection:
-    return cast("BrokerConnection", Line())
+def connection() -> BrokerConnection:
+    return cast("BrokerConnection", Connection())
 
 
 def heartbeat(*groups: str, topics: int = 1) -> bytes:
@@ -64,7 +64,7 @@ def test_a_heartbeat_of_a_thousand_subscriptions_is_read_in_milliseconds(
 
 
 def test_an_equal_heartbeat_of_a_connection_is_not_read_again() -> None:
-    last, mine, body = LastHeartbeats(), line(), heartbeat("g", topics=1000)
+    last, mine, body = LastHeartbeats(), connection(), heartbeat("g", topics=1000)
     said = last.read(mine, body)
     last.keep(mine, said)
 
@@ -73,15 +73,15 @@ def test_an_equal_heartbeat_of_a_connection_is_not_read_again() -> None:
 
 
 def test_a_heartbeat_that_differs_or_is_of_another_connection_is_read() -> None:
-    last, mine = LastHeartbeats(), line()
+    last, mine = LastHeartbeats(), connection()
     last.keep(mine, last.read(mine, heartbeat("g")))
 
     assert list(last.read(mine, heartbeat("g", "h")).client.consumers) == ["g", "h"]
-    assert list(last.read(line(), heartbeat("h")).client.consumers) == ["h"]
+    assert list(last.read(connection(), heartbeat("h")).client.consumers) == ["h"]
 
 
 def test_what_was_refused_of_a_heartbeat_is_refused_again() -> None:
-    last, mine, body = LastHeartbeats(), line(), heartbeat("g", "bad group")
+    last, mine, body = LastHeartbeats(), connection(), heartbeat("g", "bad group")
     last.keep(mine, last.read(mine, body))
 
     again = last.read(mine, body)
@@ -117,7 +117,7 @@ def test_a_subscription_of_too_many_tags_costs_its_client_nothing_else(key: str)
 
 
 def test_what_is_not_kept_is_read_again() -> None:
-    last, mine, body = LastHeartbeats(), line(), heartbeat("g")
+    last, mine, body = LastHeartbeats(), connection(), heartbeat("g")
 
     assert last.read(mine, body) is not last.read(mine, body)
 
@@ -125,7 +125,7 @@ def test_what_is_not_kept_is_read_again() -> None:
 @pytest.mark.parametrize("group", ["bad group", "g" * 130])
 def test_a_refusal_that_is_kept_keeps_nothing_else(group: str) -> None:
     """It kept its frames, with the body of the heartbeat and its connection, forever."""
-    refusal = LastHeartbeats().read(line(), heartbeat(group)).refusal
+    refusal = LastHeartbeats().read(connection(), heartbeat(group)).refusal
 
     assert refusal is not None
     assert refusal.__traceback__ is None
@@ -155,7 +155,7 @@ def call(connection: BrokerConnection, body: bytes) -> Any:
 
 
 async def test_a_connection_that_is_gone_is_forgotten_with_its_heartbeat() -> None:
-    member, mine = Member(), line()
+    member, mine = Member(), connection()
     member.beat(mine, heartbeat("g", "bad group"))
     gone = weakref.ref(mine)
 
@@ -168,7 +168,7 @@ async def test_a_connection_that_is_gone_is_forgotten_with_its_heartbeat() -> No
 
 async def test_the_heartbeat_of_a_client_that_has_left_a_group_is_not_kept() -> None:
     """It no longer counts among the heartbeats that a member may keep."""
-    member, mine, body = Member(), line(), heartbeat("g")
+    member, mine, body = Member(), connection(), heartbeat("g")
     member.beat(mine, body)
     kept = member.heartbeats._last.read(mine, body)
 

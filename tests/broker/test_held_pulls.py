@@ -48,7 +48,7 @@ class Holding:
         self.feed = feed
         clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
         reader: Any = SimpleNamespace(kept=SimpleNamespace(min_offset=self.refuse))
-        member, self.line = ProvenMember(), AnswerKeeper()
+        member, self.channel = ProvenMember(), AnswerKeeper()
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
         for opaque in range(COUNT):
             self.ask(opaque)
@@ -61,8 +61,8 @@ class Holding:
         command = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=opaque, ext_fields=pull_ext("t", 0) | held
         )
-        line: Any = self.line
-        self.pulls.pull(Call(line, command, door, asyncio.get_running_loop().time()))
+        channel: Any = self.channel
+        self.pulls.pull(Call(channel, command, door, asyncio.get_running_loop().time()))
 
     def refuse(self, *_: object, **__: object) -> int:
         """The log cannot be read, so that a pull that is served gets an answer at once."""
@@ -71,10 +71,10 @@ class Holding:
     async def answers(self) -> list[int]:
         """Wait until each pull is answered, and return the codes."""
         async with asyncio.timeout(10):
-            while len(self.line.answers) < COUNT:  # noqa: ASYNC110 - threads read
+            while len(self.channel.answers) < COUNT:  # noqa: ASYNC110 - threads read
                 await asyncio.sleep(0.001)
-        assert {answer.opaque for answer in self.line.answers} == set(range(COUNT))
-        return [answer.code for answer in self.line.answers]
+        assert {answer.opaque for answer in self.channel.answers} == set(range(COUNT))
+        return [answer.code for answer in self.channel.answers]
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ async def test_a_pull_is_answered_in_words_whatever_cannot_be_read(
         await asyncio.sleep(0)
 
     assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
-    assert {answer.remark for answer in holding.line.answers} == {str(error)}
+    assert {answer.remark for answer in holding.channel.answers} == {str(error)}
 
 
 async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
@@ -192,8 +192,8 @@ async def test_a_pull_that_comes_while_a_member_closes_is_answered_at_once(
     holding.ask(COUNT)
     await closing
 
-    assert holding.line.answers[PER_TURN].opaque == COUNT
-    assert holding.line.answers[PER_TURN].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert holding.channel.answers[PER_TURN].opaque == COUNT
+    assert holding.channel.answers[PER_TURN].code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert not holding.pulls.held.count
 
 
@@ -204,7 +204,7 @@ class TimedPull:
 
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
-        self.queue, self.call = QUEUE, SimpleNamespace(line=self)
+        self.queue, self.call = QUEUE, SimpleNamespace(channel=self)
 
     @property
     def deadline_s(self) -> float:
@@ -249,4 +249,4 @@ def test_each_pull_expires_when_its_time_is_over(
     for pull in left:
         held.release(pull)
     assert not held.count
-    assert held._by_end == held._by_line == held._by_queue == {}
+    assert held._by_end == held._by_channel == held._by_queue == {}

@@ -39,7 +39,7 @@ async def test_a_look_up_ends_in_time_counted_from_its_arrival(is_read_slowly: b
     owner: Any = SimpleNamespace(state=state, created_index=lambda _: 0)
     feed: Any = SimpleNamespace(has_all=False, rebuilds=0)
     reader: Any = SimpleNamespace(kept=SimpleNamespace(kept_offset=kept_offset))
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     now_s = asyncio.get_running_loop().time
     with ThreadPoolExecutor(1) as threads:
@@ -50,17 +50,17 @@ async def test_a_look_up_ends_in_time_counted_from_its_arrival(is_read_slowly: b
             ext_fields={"topic": "t", "queueId": "0"},
         )
         begun_s = now_s()
-        offsets.min_offset(Call(line, request, door, begun_s - LOOK_UP_S + LEFT_S))
+        offsets.min_offset(Call(channel, request, door, begun_s - LOOK_UP_S + LEFT_S))
         try:
             async with asyncio.timeout(LOOK_UP_S - LEFT_S):
-                await line.answered.wait()
+                await channel.answered.wait()
         finally:
             may_end.set()
 
-    [answer] = line.answers
+    [answer] = channel.answers
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "in time" in (answer.remark or "")
-    assert line.reads_waiting == 0
+    assert channel.reads_waiting == 0
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_a_queue_is_young_while_its_first_message_lies_near_the_end_of_the
         kept=SimpleNamespace(kept_offset=lambda *_, has_all: kept), position=lambda *_: at
     )
     commits: Any = SimpleNamespace(newest=lambda *_: None)
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     with ThreadPoolExecutor(1) as threads:
         proofs = Proofs(ProvenMember())
@@ -89,12 +89,12 @@ async def test_a_queue_is_young_while_its_first_message_lies_near_the_end_of_the
             opaque=1,
             ext_fields={"topic": "t", "queueId": "0", "consumerGroup": "g"},
         )
-        call = Call(line, request, door, asyncio.get_running_loop().time())
+        call = Call(channel, request, door, asyncio.get_running_loop().time())
         GroupOffsets(commits, queues, proofs).query(call)
         async with asyncio.timeout(10):
-            await line.answered.wait()
+            await channel.answered.wait()
 
-    [answer] = line.answers
+    [answer] = channel.answers
     if expected is None:
         assert answer.code == ResponseCode.QUERY_NOT_FOUND
     else:

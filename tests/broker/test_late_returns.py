@@ -20,13 +20,13 @@ async def test_a_message_that_is_read_too_late_is_not_stored_again() -> None:
     """Its client has another answer by then, and has sent the message again itself."""
     groups = SimpleNamespace(configs={"g": object()})
     owner: Any = SimpleNamespace(state=SimpleNamespace(tables=SimpleNamespace(groups=groups)))
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     command = RemotingCommand(
         code=int(RequestCode.CONSUMER_SEND_MSG_BACK), opaque=1,
         ext_fields={"offset": "0", "group": "g", "delayLevel": "0"},
     )  # fmt: skip
-    call = Call(line, command, door, asyncio.get_running_loop().time())
+    call = Call(channel, command, door, asyncio.get_running_loop().time())
 
     def at(offset: int) -> object:
         call.arrived_s -= HOLD_S
@@ -38,8 +38,8 @@ async def test_a_message_that_is_read_too_late_is_not_stored_again() -> None:
         returns = Returns(nothing, owner, reader, nothing, threads, lambda: bytes(8))
         returns._store = lambda *_: pytest.fail("it is stored")  # type: ignore[method-assign]
         returns.take(call)
-        await asyncio.wait_for(line.answered.wait(), 30)
+        await asyncio.wait_for(channel.answered.wait(), 30)
 
-    [answer] = line.answers
+    [answer] = channel.answers
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "is not stored" in (answer.remark or "")

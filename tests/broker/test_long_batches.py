@@ -122,7 +122,7 @@ def test_a_batch_of_more_messages_than_may_wait_is_refused_for_good(tmp_path: Pa
     assert "at most 10" in (refused.remark or "")
 
 
-def line() -> Any:
+def channel() -> Any:
     return SimpleNamespace(reads_waiting=0, go_on=lambda: None, born_host=bytes(8))
 
 
@@ -132,7 +132,7 @@ class KeptCall(Call):
     def __init__(self, size: int, arrived_s: float) -> None:
         door: Any = None
         command = RemotingCommand(code=SEND_BATCH, opaque=1, body=bytes(size))
-        super().__init__(line(), command, door, arrived_s)
+        super().__init__(channel(), command, door, arrived_s)
         self.refused: list[RefusedError] = []
 
     def refuse(self, error: RefusedError) -> None:
@@ -148,22 +148,22 @@ async def test_a_connection_is_held_up_while_a_thread_has_its_batch() -> None:
         batches, taken = LongBatches(threads), call(1)
         proposed: asyncio.Future[list[bytearray]] = asyncio.get_running_loop().create_future()
         went_on = asyncio.Event()
-        taken.line.go_on = went_on.set
+        taken.channel.go_on = went_on.set
 
         batches.take(taken, lambda: [bytearray(b"x")], proposed.set_result)
 
-        assert taken.line.reads_waiting >= 8
+        assert taken.channel.reads_waiting >= 8
         assert not batches.is_idle
         assert await proposed == [b"x"]
         await went_on.wait()
-        assert taken.line.reads_waiting == 0
+        assert taken.channel.reads_waiting == 0
 
 
 async def test_a_refusal_of_a_thread_is_told() -> None:
     with ThreadPoolExecutor(1) as threads:
         batches, taken = LongBatches(threads), call(1)
         went_on = asyncio.Event()
-        taken.line.go_on = went_on.set
+        taken.channel.go_on = went_on.set
 
         def encode() -> list[bytearray]:
             raise FormatError("no batch")
@@ -188,7 +188,7 @@ async def test_a_batch_whose_turn_comes_too_late_is_refused_unread() -> None:
     with ThreadPoolExecutor(1) as threads:
         batches, taken = LongBatches(threads), call(1, age_s=HOLD_S)
         went_on = asyncio.Event()
-        taken.line.go_on = went_on.set
+        taken.channel.go_on = went_on.set
 
         batches.take(taken, lambda: pytest.fail("it is read"), lambda _: pytest.fail("proposed"))
         await went_on.wait()
@@ -201,7 +201,7 @@ async def test_a_batch_that_a_thread_has_for_too_long_is_not_proposed() -> None:
     with ThreadPoolExecutor(1) as threads:
         batches, taken = LongBatches(threads), call(1)
         went_on = asyncio.Event()
-        taken.line.go_on = went_on.set
+        taken.channel.go_on = went_on.set
 
         def encode() -> list[bytearray]:
             taken.arrived_s -= HOLD_S

@@ -8,7 +8,7 @@ import pytest
 
 from dledger_broker.door.passing_on.slices import BYTES_MAX, REQUESTS_MAX
 from dledger_broker.door.passing_on.waiting_room import CLIENT_MAX
-from dledger_broker_client.played_leaders import Group, Line, call_of
+from dledger_broker_client.played_leaders import Channel, Group, call_of
 from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_batch import BatchMessage
@@ -17,46 +17,46 @@ from dledger_node.slices import PER_TURN
 OFFSETS = RequestCode.QUERY_CONSUMER_OFFSET
 
 
-def waiting_group(count: int, *, body_bytes: int = 1) -> tuple[Group, Line]:
+def waiting_group(count: int, *, body_bytes: int = 1) -> tuple[Group, Channel]:
     """Return a group without a leader in which so many requests wait."""
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     for opaque in range(1, count + 1):
-        group.door.take(call_of(group, line, opaque, OFFSETS, b"x" * body_bytes))
-    return group, line
+        group.door.take(call_of(group, channel, opaque, OFFSETS, b"x" * body_bytes))
+    return group, channel
 
 
 def test_a_new_leader_serves_a_slice_in_each_turn_and_all_in_order() -> None:
-    group, line = waiting_group(CLIENT_MAX)
+    group, channel = waiting_group(CLIENT_MAX)
 
     group.elect(random.Random(0), here=True)
-    served = [len(line.codes)]
+    served = [len(channel.codes)]
     while group.turn():
-        served.append(len(line.codes))
+        served.append(len(channel.codes))
 
     assert served[0] == REQUESTS_MAX
     assert max(after - before for before, after in itertools.pairwise(served)) == REQUESTS_MAX
-    assert list(line.codes) == list(range(1, CLIENT_MAX + 1))
+    assert list(channel.codes) == list(range(1, CLIENT_MAX + 1))
 
 
 def test_a_slice_ends_with_the_bytes_that_a_turn_may_handle() -> None:
-    group, line = waiting_group(8, body_bytes=BYTES_MAX)
+    group, channel = waiting_group(8, body_bytes=BYTES_MAX)
 
     group.elect(random.Random(0), here=True)
 
-    assert len(line.codes) == 1
+    assert len(channel.codes) == 1
 
 
 def test_a_slice_ends_with_the_messages_that_a_turn_may_handle() -> None:
     """Three batches of 1,024 messages once were one slice: it took 32 ms."""
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     body = message_batch.encode(BatchMessage(0, b"x", b"") for _ in range(REQUESTS_MAX))
     for opaque in range(1, 4):
-        group.door.take(call_of(group, line, opaque, RequestCode.SEND_BATCH_MESSAGE, body))
+        group.door.take(call_of(group, channel, opaque, RequestCode.SEND_BATCH_MESSAGE, body))
 
     group.elect(random.Random(0), here=True)
-    served = [len(line.codes)]
+    served = [len(channel.codes)]
     while group.turn():
-        served.append(len(line.codes))
+        served.append(len(channel.codes))
 
     assert served == [1, 2, 3]
 
@@ -74,33 +74,33 @@ def test_a_follower_sends_a_slice_in_each_turn_and_all_in_order() -> None:
 
 @pytest.mark.parametrize("here", [True, False])
 def test_the_requests_that_come_between_two_slices_do_not_keep_the_room_full(here: bool) -> None:
-    group, line = waiting_group(10 * REQUESTS_MAX)
+    group, channel = waiting_group(10 * REQUESTS_MAX)
     group.elect(random.Random(0), here=here)
     opaques, turns = itertools.count(10 * REQUESTS_MAX + 1), 0
 
     while group.turn() and turns < 20:
         turns += 1
         for opaque in itertools.islice(opaques, 2 * REQUESTS_MAX):
-            group.door.take(call_of(group, line, opaque, OFFSETS))
+            group.door.take(call_of(group, channel, opaque, OFFSETS))
 
-    handled = list(line.codes) if here else [each.opaque for each in group.links[0].arriving]
+    handled = list(channel.codes) if here else [each.opaque for each in group.links[0].arriving]
     assert handled == list(range(1, next(opaques)))
     assert turns < 10
-    assert set(line.codes.values()) <= {ResponseCode.SUCCESS}, "none is refused"
+    assert set(channel.codes.values()) <= {ResponseCode.SUCCESS}, "none is refused"
 
 
 def test_a_leader_that_goes_between_two_slices_serves_no_further_request() -> None:
-    group, line = waiting_group(3 * REQUESTS_MAX)
+    group, channel = waiting_group(3 * REQUESTS_MAX)
     group.elect(random.Random(0), here=True)
 
     group.lose_leader()
     group.run_all_turns()
 
-    assert len(line.codes) == REQUESTS_MAX
+    assert len(channel.codes) == REQUESTS_MAX
     assert group.door.count == 2 * REQUESTS_MAX
 
 
-class CountingLine(Line):
+class CountingChannel(Channel):
     """A connection that counts what is written to it."""
 
     writes = 0
@@ -137,29 +137,29 @@ def test_requests_that_end_without_a_leader_are_answered_a_slice_in_each_turn(
     end: Callable[[Group], None],
 ) -> None:
     """10,000 of them once took one turn of 90 ms, with a write for each."""
-    group, lines = Group(), (CountingLine(1), CountingLine(2))
+    group, channels = Group(), (CountingChannel(1), CountingChannel(2))
     for opaque in range(CLIENT_MAX):
-        for line in lines:
-            group.door.take(call_of(group, line, opaque, OFFSETS))
+        for channel in channels:
+            group.door.take(call_of(group, channel, opaque, OFFSETS))
 
     end(group)
-    ended = [0, sum(len(line.codes) for line in lines)]
+    ended = [0, sum(len(channel.codes) for channel in channels)]
     while group.turn():
-        ended.append(sum(len(line.codes) for line in lines))
+        ended.append(sum(len(channel.codes) for channel in channels))
 
     assert max(after - before for before, after in itertools.pairwise(ended)) == PER_TURN
-    for line in lines:
-        assert list(line.codes.values()) == [ResponseCode.SERVICE_NOT_AVAILABLE] * CLIENT_MAX
-        assert line.writes <= 2 * CLIENT_MAX / PER_TURN
+    for channel in channels:
+        assert list(channel.codes.values()) == [ResponseCode.SERVICE_NOT_AVAILABLE] * CLIENT_MAX
+        assert channel.writes <= 2 * CLIENT_MAX / PER_TURN
     assert group.door.count == 0
 
 
 def test_requests_that_have_not_ended_when_a_member_closes_are_answered_then() -> None:
-    group, line = waiting_group(CLIENT_MAX)
+    group, channel = waiting_group(CLIENT_MAX)
     late(group)
-    assert len(line.codes) == PER_TURN
+    assert len(channel.codes) == PER_TURN
 
     group.door.close()
 
-    assert len(line.codes) == CLIENT_MAX
+    assert len(channel.codes) == CLIENT_MAX
     assert group.door.count == 0

@@ -25,11 +25,11 @@ class Requests:
 
     def __init__(self, member: Member) -> None:
         self.decided: list[tuple[str, bool]] = []
-        self.line = SimpleNamespace(reads_waiting=0, go_on=lambda: None)
+        self.channel = SimpleNamespace(reads_waiting=0, go_on=lambda: None)
         self.proofs = Proofs(member)
 
     def ask(self, name: str, until_s: float = math.inf) -> None:
-        call: Any = SimpleNamespace(line=self.line)
+        call: Any = SimpleNamespace(channel=self.channel)
         self.proofs.ask(call, lambda proved: self.decided.append((name, proved)), until_s)
 
 
@@ -45,10 +45,10 @@ async def test_nothing_is_decided_before_the_proof() -> None:
     requests.ask("one")
     await turn()
 
-    assert (requests.decided, requests.line.reads_waiting) == ([], 1)
+    assert (requests.decided, requests.channel.reads_waiting) == ([], 1)
     member.asked[0](True)
     await turn()
-    assert (requests.decided, requests.line.reads_waiting) == ([("one", True)], 0)
+    assert (requests.decided, requests.channel.reads_waiting) == ([("one", True)], 0)
 
 
 async def test_what_the_proof_covers_is_applied_first() -> None:
@@ -77,7 +77,7 @@ async def test_a_request_waits_only_so_long_until_what_the_proof_covers_is_appli
     assert requests.decided == []
 
     requests.proofs.expire()
-    assert (requests.decided, requests.line.reads_waiting) == ([("one", False)], 0)
+    assert (requests.decided, requests.channel.reads_waiting) == ([("one", False)], 0)
 
 
 async def test_a_leader_that_cannot_prove_itself_decides_nothing() -> None:
@@ -119,12 +119,12 @@ async def test_a_request_waits_no_longer_for_a_proof_or_for_another_one_before_i
     requests.ask("next", until_s=0.0)
     requests.proofs.expire()
     assert requests.decided == [("asked", False), ("next", False)]
-    assert requests.line.reads_waiting == 1
+    assert requests.channel.reads_waiting == 1
 
     member.asked[0](True)
     await turn()
     assert requests.decided[2:] == [("in time", True)]
-    assert requests.line.reads_waiting == 0
+    assert requests.channel.reads_waiting == 0
 
 
 async def test_a_request_that_fails_leaves_the_others_answered() -> None:
@@ -134,7 +134,7 @@ async def test_a_request_that_fails_leaves_the_others_answered() -> None:
     def fail(_: bool) -> None:
         raise ValueError("the first one fails")
 
-    call: Any = SimpleNamespace(line=requests.line)
+    call: Any = SimpleNamespace(channel=requests.channel)
     requests.proofs.ask(call, fail, math.inf)
     requests.ask("two")
     await turn()
@@ -143,5 +143,5 @@ async def test_a_request_that_fails_leaves_the_others_answered() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     await turn()
 
-    assert (requests.decided, requests.line.reads_waiting) == ([("two", True)], 0)
+    assert (requests.decided, requests.channel.reads_waiting) == ([("two", True)], 0)
     assert [str(error["exception"]) for error in errors] == ["the first one fails"]

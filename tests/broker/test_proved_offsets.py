@@ -50,7 +50,7 @@ class Queried:
         leader.write()
         self.readable_index = self.applied_index = 5
         self.asked: list[Callable[[bool], object]] = []
-        self.door, self.line, queues = Door(), AnswerKeeper(), None
+        self.door, self.channel, queues = Door(), AnswerKeeper(), None
         self.commits = OffsetCommits(leader.owner, leader.changes)
         self.commits.commit(KEY, 1)
         proofs = Proofs(self)
@@ -68,8 +68,8 @@ class Queried:
         request = RemotingCommand(
             code=int(RequestCode.QUERY_CONSUMER_OFFSET), opaque=1, ext_fields=ext
         )
-        line: Any = self.line
-        call = Call(line, request, self.door, asyncio.get_running_loop().time())
+        channel: Any = self.channel
+        call = Call(channel, request, self.door, asyncio.get_running_loop().time())
         self._offsets.query(call)
         await turn()
 
@@ -88,13 +88,13 @@ async def test_an_offset_is_named_once_a_quorum_confirms_the_leader(
 ) -> None:
     asked = Queried()
     await asked.query(topic)
-    assert asked.line.answers == []
+    assert asked.channel.answers == []
 
     asked.asked[0](True)
     await turn()
 
-    assert [answer.code for answer in asked.line.answers] == [code]
-    assert asked.line.reads_waiting == 0
+    assert [answer.code for answer in asked.channel.answers] == [code]
+    assert asked.channel.reads_waiting == 0
 
 
 async def test_the_offset_is_the_one_after_the_proof() -> None:
@@ -105,7 +105,7 @@ async def test_the_offset_is_the_one_after_the_proof() -> None:
     asked.asked[0](True)
     await turn()
 
-    [answer] = asked.line.answers
+    [answer] = asked.channel.answers
     assert number(answer, "offset") == 2
 
 
@@ -115,9 +115,9 @@ async def test_a_query_goes_to_the_next_leader_if_no_quorum_confirms_this_one() 
     asked.asked[0](False)
     await turn()
 
-    assert asked.line.answers == []
+    assert asked.channel.answers == []
     assert asked.door.turned_back == [Way.NOT_STORED]
-    assert asked.line.reads_waiting == 0
+    assert asked.channel.reads_waiting == 0
 
 
 async def test_queries_of_one_turn_share_a_proof() -> None:
@@ -127,4 +127,4 @@ async def test_queries_of_one_turn_share_a_proof() -> None:
 
     asked.asked[0](True)
     await turn()
-    assert len(asked.line.answers) == 50
+    assert len(asked.channel.answers) == 50

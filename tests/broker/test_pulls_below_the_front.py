@@ -56,10 +56,10 @@ class Follower:
             min_offset=lambda *_, **__: FRONT, kept_offset=lambda *_, **__: FRONT
         )
         reader: Any = SimpleNamespace(kept=kept)
-        self.member, self.line = Member(), AnswerKeeper()
+        self.member, self.channel = Member(), AnswerKeeper()
         self.passed_on: list[Call] = []
         self.went_on = asyncio.Event()
-        self.line.go_on = self.went_on.set  # type: ignore[method-assign]
+        self.channel.go_on = self.went_on.set  # type: ignore[method-assign]
         self.pulls = Pulls(
             owner, clients, feed, reader, threads, self.member,
             Proofs(self.member),  # type: ignore[arg-type]
@@ -77,8 +77,8 @@ class Follower:
         command = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", offset) | held
         )
-        line: Any = self.line
-        call = Call(line, command, door, asyncio.get_running_loop().time() - age_s)
+        channel: Any = self.channel
+        call = Call(channel, command, door, asyncio.get_running_loop().time() - age_s)
         self.pulls.pull(call)
         await self.looked()
         return call
@@ -119,7 +119,7 @@ async def test_a_pull_that_waits_for_a_leader_goes_to_it_unless_its_client_wants
     follower: Follower, tags: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader skipped the messages of the new tags, and nobody asked for them again."""
-    monkeypatch.setattr(Call, "connection", follower.line)
+    monkeypatch.setattr(Call, "connection", follower.channel)
     await follower.ask(FRONT - 1, sys_flag=BY_HEARTBEAT)
     follower.tags = tags
     follower.member.leader_id = "n1"
@@ -127,7 +127,7 @@ async def test_a_pull_that_waits_for_a_leader_goes_to_it_unless_its_client_wants
     await follower.looked()
 
     assert bool(follower.passed_on) == (tags == "red")
-    told = [(each.code, number(each, "nextBeginOffset")) for each in follower.line.answers]
+    told = [(each.code, number(each, "nextBeginOffset")) for each in follower.channel.answers]
     assert told == ([] if tags == "red" else [(ResponseCode.PULL_RETRY_IMMEDIATELY, FRONT - 1)])
 
 

@@ -144,7 +144,7 @@ class LargeGroup:
         state = SimpleNamespace(tables=None, consumers=self.look_through)
         owner: Any = SimpleNamespace(state=state)
         self.clients = GroupClients(owner)
-        self.line: Any = object()
+        self.connection: Any = object()
         self._requests = PullRequests(owner, self.clients)
 
     def look_through(self, group: str) -> list[object]:
@@ -153,7 +153,7 @@ class LargeGroup:
     def beat(self, tags: str) -> None:
         """Let the client of the pull send a heartbeat."""
         said = {"g": consumer("g", "t", tags=tags, version=2)}
-        self.clients.seen(self.line, Client("c1", said, 1))
+        self.clients.seen(self.connection, Client("c1", said, 1))
 
     @property
     def is_outdated(self) -> bool:
@@ -161,7 +161,7 @@ class LargeGroup:
         fields = SimpleNamespace(sys_flag=2, consumer_group="g", topic="t")
         pull: Any = SimpleNamespace(
             codes={1}, fields=fields, subscription=SimpleNamespace(sub_string="red"),
-            call=SimpleNamespace(connection=self.line),
+            call=SimpleNamespace(connection=self.connection),
         )  # fmt: skip
         return self._requests.is_outdated(pull)
 

@@ -82,8 +82,8 @@ class Door:
     """A door whose sends the leader takes."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
-        self.leader, self.line = NumberedLeader(), AnswerKeeper()
-        self.line.born_host = HOST  # type: ignore[attr-defined]
+        self.leader, self.channel = NumberedLeader(), AnswerKeeper()
+        self.channel.born_host = HOST  # type: ignore[attr-defined]
         nothing: Any = None
         member: Any = self.leader.member
         self.sends = Sends(
@@ -102,17 +102,17 @@ class Door:
             ext_fields=send_ext("t", m=str(is_batch).lower(), e=queue, i=properties),
         )  # fmt: skip
         door: Any = SimpleNamespace(counters=BrokerCounters(), ended=lambda _: None)
-        line: Any = self.line
-        call = Call(line, command, door, asyncio.get_running_loop().time())
+        channel: Any = self.channel
+        call = Call(channel, command, door, asyncio.get_running_loop().time())
         numbered = SimpleNamespace(producer=7, sequence=first, messages=len(bodies))
         call.waiting = SimpleNamespace(number=numbered, is_stored=False, is_in_doubt=False)  # type: ignore[assignment]
-        count = len(self.line.answers)
+        count = len(self.channel.answers)
         self.sends.send(call)
         async with asyncio.timeout(10):
-            while len(self.line.answers) == count:
+            while len(self.channel.answers) == count:
                 self.leader.write()
                 await asyncio.sleep(0.001)
-        return self.line.answers[-1]
+        return self.channel.answers[-1]
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ class Member:
 
 @pytest.mark.parametrize("error", [None, IndexError("the entry was removed")])
 async def test_the_event_loop_does_not_wait_for_the_disk(error: Exception | None) -> None:
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     owner: Any = SimpleNamespace(state=BrokerState())
     member: Any = Member()
@@ -46,17 +46,17 @@ async def test_the_event_loop_does_not_wait_for_the_disk(error: Exception | None
     with ThreadPoolExecutor(1) as threads:
         tables = TableRequests(nothing, member, owner, threads, Counter())
         code = int(RequestCode.GET_BROKER_RUNTIME_INFO)
-        tables.runtime(Call(line, RemotingCommand(code=code, opaque=1), door, 0.0))
+        tables.runtime(Call(channel, RemotingCommand(code=code, opaque=1), door, 0.0))
         await asyncio.sleep(0)
-        assert line.reads_waiting == 1
+        assert channel.reads_waiting == 1
 
         member.error = error
         member.may_answer.set()
         async with asyncio.timeout(10):
-            await line.answered.wait()
+            await channel.answered.wait()
 
-    [answer] = line.answers
-    assert line.reads_waiting == 0
+    [answer] = channel.answers
+    assert channel.reads_waiting == 0
     if error is not None:
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, str(error))
     else:

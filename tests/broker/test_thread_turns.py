@@ -9,7 +9,7 @@ from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.read_turns import ReadTurns
 
 
-class Line:
+class Connection:
     """A connection whose reads begin, and are answered when the test says so."""
 
     def __init__(self) -> None:
@@ -39,52 +39,52 @@ class Turns:
         while self._due:
             self._due.popleft()()
 
-    def begin(self, line: Line, count: int) -> None:
+    def begin(self, connection: Connection, count: int) -> None:
         for number in range(count):
-            self.of_threads.begin(line, line.read(number))
+            self.of_threads.begin(connection, connection.read(number))
 
 
 def test_few_reads_of_a_connection_are_done_at_once_and_the_others_in_order() -> None:
-    turns, line, other = Turns(), Line(), Line()
-    turns.begin(line, 5)
+    turns, connection, other = Turns(), Connection(), Connection()
+    turns.begin(connection, 5)
     turns.begin(other, 1)
-    assert (line.begun, other.begun) == ([0, 1], [0])
+    assert (connection.begun, other.begun) == ([0, 1], [0])
 
     for _ in range(5):
-        turns.of_threads.done(line)
+        turns.of_threads.done(connection)
         turns.run()
 
-    assert line.begun == [0, 1, 2, 3, 4]
-    assert line.reads_waiting == 0
-    turns.begin(line, AT_ONCE)
-    assert line.begun[5:] == [0, 1], "all earlier reads are done"
+    assert connection.begun == [0, 1, 2, 3, 4]
+    assert connection.reads_waiting == 0
+    turns.begin(connection, AT_ONCE)
+    assert connection.begun[5:] == [0, 1], "all earlier reads are done"
 
 
 def test_no_read_begins_while_the_client_does_not_read_its_answers() -> None:
-    turns, line = Turns(), Line()
-    turns.begin(line, 4)
-    line.unread_since_s = 1.0
+    turns, connection = Turns(), Connection()
+    turns.begin(connection, 4)
+    connection.unread_since_s = 1.0
     for _ in range(2):
-        turns.of_threads.done(line)
+        turns.of_threads.done(connection)
         turns.run()
-    assert line.begun == [0, 1]
+    assert connection.begun == [0, 1]
 
-    line.unread_since_s = None
-    turns.of_loop.resume(line)
+    connection.unread_since_s = None
+    turns.of_loop.resume(connection)
     turns.run()
 
-    assert line.begun == [0, 1, 2, 3]
+    assert connection.begun == [0, 1, 2, 3]
 
 
 def test_a_connection_that_is_closed_leaves_nothing_behind() -> None:
-    turns, line = Turns(), Line()
-    turns.begin(line, 4)
-    turns.of_threads.forget(line)
+    turns, connection = Turns(), Connection()
+    turns.begin(connection, 4)
+    turns.of_threads.forget(connection)
     for _ in range(2):
-        turns.of_threads.done(line)
+        turns.of_threads.done(connection)
         turns.run()
 
-    assert line.begun == [0, 1]
+    assert connection.begun == [0, 1]
     assert not turns.of_threads._under_way
     assert not turns.of_threads._waiting
 

@@ -12,7 +12,7 @@ from dledger_broker.door.calls.call import Call
 from dledger_broker.door.passing_on import to_leader
 from dledger_broker.door.passing_on.waiting import WaitingRequest
 from dledger_broker.door.passing_on.waiting_room import CLIENT_BYTES_MAX, CLIENT_MAX, WAITING_MAX
-from dledger_broker_client.played_leaders import Group, Line, Link, call_of
+from dledger_broker_client.played_leaders import Channel, Group, Link, call_of
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
@@ -21,9 +21,9 @@ from dledger_formats.rocketmq.message_batch import BatchMessage
 Code = ResponseCode
 
 
-def play(seed: int) -> tuple[Group, Line, int]:
+def play(seed: int) -> tuple[Group, Channel, int]:
     """Play a random schedule; return the group, the client and the number of its sends."""
-    rng, group, line, sent = random.Random(seed), Group(), Line(), 0
+    rng, group, channel, sent = random.Random(seed), Group(), Channel(), 0
     for _ in range(rng.randint(20, 200)):
         match rng.randrange(15):
             case 0:
@@ -48,9 +48,9 @@ def play(seed: int) -> tuple[Group, Line, int]:
             case _:
                 for _ in range(rng.randint(1, 5)):
                     sent += 1
-                    group.door.take(call_of(group, line, sent))
+                    group.door.take(call_of(group, channel, sent))
     group.settle()
-    return group, line, sent
+    return group, channel, sent
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -58,12 +58,12 @@ def test_a_message_is_in_the_log_once_and_its_answer_says_so(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(to_leader, "REQUESTS_MAX", random.Random(seed).choice([1, 2, 64]))
-    group, line, sent = play(seed)
+    group, channel, sent = play(seed)
 
     stored = group.stored()
-    assert line.codes.keys() == set(range(1, sent + 1)), "everything is answered"
+    assert channel.codes.keys() == set(range(1, sent + 1)), "everything is answered"
     assert set(stored.values()) <= {1}
-    for opaque, code in line.codes.items():
+    for opaque, code in channel.codes.items():
         if code == Code.SUCCESS:
             assert stored[opaque] == 1
         elif code == Code.SERVICE_NOT_AVAILABLE:
@@ -88,50 +88,50 @@ def wait(group: Group, seconds: float) -> None:
 
 
 def test_a_request_waits_two_seconds_for_a_leader() -> None:
-    group, line = Group(), Line()
-    group.door.take(call_of(group, line, 1))
+    group, channel = Group(), Channel()
+    group.door.take(call_of(group, channel, 1))
 
     wait(group, 1.99)
-    assert line.codes == {}
+    assert channel.codes == {}
     wait(group, 0.02)
 
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert channel.codes == {1: Code.SERVICE_NOT_AVAILABLE}
 
 
 def test_a_message_without_an_answer_is_in_doubt_after_two_and_a_half_seconds() -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     group.elect(random.Random(0), here=False)
-    group.door.take(call_of(group, line, 1))
+    group.door.take(call_of(group, channel, 1))
     link = group.links[0]
     group.arrive(link)
     group.committed = 2
     group.commit(random.Random(0))
 
     wait(group, 2.4)
-    assert line.codes == {}
+    assert channel.codes == {}
     wait(group, 0.2)
 
-    assert line.codes == {1: Code.SYSTEM_ERROR}
+    assert channel.codes == {1: Code.SYSTEM_ERROR}
 
 
 def test_a_request_whose_link_is_never_made_is_refused_and_never_sent() -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     group.makes_links = False
     group.elect(random.Random(0), here=False)
-    group.door.take(call_of(group, line, 1, RequestCode.QUERY_CONSUMER_OFFSET))
+    group.door.take(call_of(group, channel, 1, RequestCode.QUERY_CONSUMER_OFFSET))
 
     wait(group, 1.99)
-    assert line.codes == {}
+    assert channel.codes == {}
     wait(group, 0.02)
 
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert channel.codes == {1: Code.SERVICE_NOT_AVAILABLE}
     assert not group.links[0].open
 
 
 def test_what_may_be_repeated_is_sent_again_without_a_number() -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     group.elect(random.Random(0), here=False)
-    group.door.take(call_of(group, line, 1, RequestCode.QUERY_CONSUMER_OFFSET))
+    group.door.take(call_of(group, channel, 1, RequestCode.QUERY_CONSUMER_OFFSET))
     [request] = group.links[0].arriving
     group.links[0].lose()
     group.door.tick()
@@ -142,21 +142,21 @@ def test_what_may_be_repeated_is_sent_again_without_a_number() -> None:
 
 
 def test_only_so_many_requests_wait() -> None:
-    group, clients, last = Group(), [Line(1), Line(2)], Line(3)
+    group, clients, last = Group(), [Channel(1), Channel(2)], Channel(3)
     for opaque in range(CLIENT_MAX):
-        for line in clients:
-            group.door.take(call_of(group, line, opaque))
+        for channel in clients:
+            group.door.take(call_of(group, channel, opaque))
     group.door.take(call_of(group, last, 1))
 
     assert last.codes == {1: Code.SERVICE_NOT_AVAILABLE}
     assert group.door.count == WAITING_MAX
     group.door.close()
-    assert [len(line.codes) for line in clients] == [CLIENT_MAX, CLIENT_MAX]
+    assert [len(channel.codes) for channel in clients] == [CLIENT_MAX, CLIENT_MAX]
     assert group.door.count == 0
 
 
 def test_one_client_leaves_room_for_others() -> None:
-    group, busy, other = Group(), Line(1), Line(2)
+    group, busy, other = Group(), Channel(1), Channel(2)
     for opaque in range(CLIENT_MAX + 1):
         group.door.take(call_of(group, busy, opaque))
     group.door.take(call_of(group, other, 1))
@@ -166,27 +166,27 @@ def test_one_client_leaves_room_for_others() -> None:
 
 
 def test_the_ext_fields_of_requests_that_wait_are_counted() -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     for opaque in range(2000):
         ext = {"i": "p" * 30_000}
         command = RemotingCommand(
             code=RequestCode.SEND_MESSAGE_V2, opaque=opaque, ext_fields=ext, body=b"x"
         )
-        group.door.take(Call(line, command, group.door, group.now_s))
+        group.door.take(Call(channel, command, group.door, group.now_s))
 
     assert CLIENT_BYTES_MAX * 0.9 < group.door.count * 30_000 < CLIENT_BYTES_MAX
 
 
 def test_a_request_that_this_member_began_to_serve_still_ends_in_time() -> None:
-    group, line = Group(), Line()
-    begun = call_of(group, line, 1)
+    group, channel = Group(), Channel()
+    begun = call_of(group, channel, 1)
     wait(group, 1.0)
-    group.door.take(call_of(group, line, 2))
+    group.door.take(call_of(group, channel, 2))
     group.door.turned(begun, Way.NOT_STORED)
 
     wait(group, 1.1)
 
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert channel.codes == {1: Code.SERVICE_NOT_AVAILABLE}
 
 
 @pytest.mark.parametrize(
@@ -195,25 +195,25 @@ def test_a_request_that_this_member_began_to_serve_still_ends_in_time() -> None:
 def test_a_batch_gets_a_number_for_each_message_however_its_flag_is_written(
     code: RequestCode, field: str
 ) -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     body = message_batch.encode(BatchMessage(0, b"%d" % n, b"") for n in range(3))
     for flag in ("true", "TRUE", "True", "false", "FALSE"):
         command = RemotingCommand(code=code, opaque=1, ext_fields={field: flag}, body=body)
-        waiting = WaitingRequest(Call(line, command, group.door, 0.0), 0)
+        waiting = WaitingRequest(Call(channel, command, group.door, 0.0), 0)
 
         assert waiting.count == (3 if flag.lower() == "true" else 1)
 
 
 def test_a_request_that_fits_no_frame_is_refused_in_words() -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     group.elect(random.Random(0), here=False)
     command = RemotingCommand(
         code=RequestCode.UPDATE_CONSUMER_OFFSET, opaque=1, ext_fields={}, body=bytes(16 << 20)
     )
-    group.door.take(Call(line, command, group.door, group.now_s))
+    group.door.take(Call(channel, command, group.door, group.now_s))
 
-    assert line.codes == {1: Code.MESSAGE_ILLEGAL}
-    assert "at most" in (line.remarks[1] or "")
+    assert channel.codes == {1: Code.MESSAGE_ILLEGAL}
+    assert "at most" in (channel.remarks[1] or "")
     assert group.links[0].arriving == []
 
 
@@ -225,9 +225,9 @@ def test_a_request_that_another_member_passed_on_is_not_passed_on_again() -> Non
         def turned(self, way: Way) -> None:
             self.ways = (*self.ways, way)
 
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     command = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=1, ext_fields={})
-    call = PassedOn(line, command, group.door, group.now_s)
+    call = PassedOn(channel, command, group.door, group.now_s)
     group.elect(random.Random(0), here=False)
     group.door.take(call)
 
@@ -235,10 +235,10 @@ def test_a_request_that_another_member_passed_on_is_not_passed_on_again() -> Non
     assert group.door.count == 0
 
 
-def send_one(group: Group, line: Line) -> Link:
+def send_one(group: Group, channel: Channel) -> Link:
     """Let a leader get a message under a number; return the link, whose request has arrived."""
     group.elect(random.Random(0), here=False)
-    group.door.take(call_of(group, line, 1))
+    group.door.take(call_of(group, channel, 1))
     [link] = group.links
     group.arrive(link)
     group.committed = 2
@@ -247,23 +247,23 @@ def send_one(group: Group, line: Line) -> Link:
 
 
 def test_a_message_that_may_be_stored_gets_no_second_number_if_the_first_is_forgotten() -> None:
-    group, line = Group(), Line()
-    send_one(group, line).lose()
+    group, channel = Group(), Channel()
+    send_one(group, channel).lose()
     group.door.tick()
     [_, link] = group.links
     group.answer(link, link.arriving[0].number, Way.STRANGE_NUMBER)
 
-    assert line.codes == {1: Code.SYSTEM_ERROR}
+    assert channel.codes == {1: Code.SYSTEM_ERROR}
 
 
 def test_a_message_whose_number_is_forgotten_is_sent_again_under_another() -> None:
-    group, line = Group(), Line()
-    link = send_one(group, line)
+    group, channel = Group(), Channel()
+    link = send_one(group, channel)
     group.answer(link, link.arriving[0].number, Way.STRANGE_NUMBER)
     group.door.tick()
 
     assert [request.code for request in link.arriving] == [310, REGISTER]
-    assert line.codes == {}
+    assert channel.codes == {}
 
 
 def pass_on(group: Group, seconds: float) -> None:
@@ -277,10 +277,10 @@ def pass_on(group: Group, seconds: float) -> None:
 
 
 def test_a_message_that_waits_for_its_quorum_is_repeated_after_growing_pauses() -> None:
-    group, line = Group(), Line()
-    send_one(group, line)
+    group, channel = Group(), Channel()
+    send_one(group, channel)
     for opaque in range(2, 102):
-        group.door.take(call_of(group, line, opaque))
+        group.door.take(call_of(group, channel, opaque))
     pass_on(group, 0.05)
     group.links[0].lose()
     before = group.door.counters.values["requests_resent"]
@@ -293,23 +293,23 @@ def test_a_message_that_waits_for_its_quorum_is_repeated_after_growing_pauses() 
 
 def test_a_repeated_message_learns_of_a_commit_that_comes_just_in_time() -> None:
     for late_s in (0.0, 0.3, 0.9, 1.5, 2.0):
-        group, line = Group(), Line()
-        link = send_one(group, line)
+        group, channel = Group(), Channel()
+        link = send_one(group, channel)
         pass_on(group, 0.05)
         link.lose()
         pass_on(group, late_s)
         group.commit_up_to(len(group.tails[1].entries))
         pass_on(group, 0.4)
 
-        assert line.codes == {1: Code.SUCCESS}
+        assert channel.codes == {1: Code.SUCCESS}
 
 
 def test_numbers_of_messages_that_this_member_served_as_the_leader_are_free_again() -> None:
-    group, line = Group(), Line()
+    group, channel = Group(), Channel()
     for first in range(1, 6 * COUNT_MAX, COUNT_MAX // 2):
         group.elect(random.Random(0), here=False)
         for opaque in range(first, first + COUNT_MAX // 2):
-            group.door.take(call_of(group, line, opaque))
+            group.door.take(call_of(group, channel, opaque))
         group.arrive(group.links[-1])
         group.committed = len(group.tails[group.term].entries)
         group.commit(random.Random(0))
@@ -320,5 +320,5 @@ def test_numbers_of_messages_that_this_member_served_as_the_leader_are_free_agai
     registrations = [
         entry for entry in group.tails[group.term].entries if entry and not entry.sequence
     ]
-    assert set(line.codes.values()) == {Code.SUCCESS}
+    assert set(channel.codes.values()) == {Code.SUCCESS}
     assert len(registrations) == 1

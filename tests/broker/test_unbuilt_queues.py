@@ -91,7 +91,7 @@ async def pulled(
     owner: Any = SimpleNamespace(state=state, is_proven=True, created_index=lambda _: 0)
     feed: Any = SimpleNamespace(has_all=has_all, built_index=5, rebuilds=0)
     clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
-    line: Any = AnswerKeeper()
+    channel: Any = AnswerKeeper()
     member = ProvenMember()
     with ThreadPoolExecutor(1) as threads:
         reader = reader_of([], front)
@@ -102,13 +102,13 @@ async def pulled(
         )
         door: Any = SimpleNamespace(counters=BrokerCounters())
         arrived_s = asyncio.get_running_loop().time()
-        pulls.pull(Call(line, request, door, arrived_s))
+        pulls.pull(Call(channel, request, door, arrived_s))
         async with asyncio.timeout(10):
-            while not line.answered.is_set():
+            while not channel.answered.is_set():
                 pulls.expire()
                 await asyncio.sleep(0.01)
-        assert line.reads_waiting == 0
-    [answer] = line.answers
+        assert channel.reads_waiting == 0
+    [answer] = channel.answers
     return cast("RemotingCommand", answer)
 
 

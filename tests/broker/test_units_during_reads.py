@@ -61,7 +61,7 @@ class Reading:
         clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
         kept = SimpleNamespace(min_offset=lambda *_, **__: 0)
         reader: Any = SimpleNamespace(kept=kept, pull=self._pull)
-        self.feed, self.line, member = Feed(), AnswerKeeper(), ProvenMember()
+        self.feed, self.channel, member = Feed(), AnswerKeeper(), ProvenMember()
         feed: Any = self.feed
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
 
@@ -81,14 +81,14 @@ class Reading:
         command = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 0) | held
         )
-        line: Any = self.line
-        self.pulls.pull(Call(line, command, door, asyncio.get_running_loop().time()))
+        channel: Any = self.channel
+        self.pulls.pull(Call(channel, command, door, asyncio.get_running_loop().time()))
         await until(lambda: self.reads == 1)
 
     async def end(self) -> None:
         """Let the thread miss the message, and wait until the pull is answered or held."""
         self._may_end.set()
-        await until(lambda: bool(self.line.answers or self.pulls.held.count))
+        await until(lambda: bool(self.channel.answers or self.pulls.held.count))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_a_pull_is_served_again_if_its_queue_got_units_while_it_was_read(
     reading.pulls.built([QUEUE])
     await reading.end()
 
-    assert [answer.code for answer in reading.line.answers] == [ResponseCode.SUCCESS]
+    assert [answer.code for answer in reading.channel.answers] == [ResponseCode.SUCCESS]
 
 
 async def test_a_pull_is_served_again_if_all_queues_were_complete_meanwhile(
@@ -122,7 +122,7 @@ async def test_a_pull_is_served_again_if_all_queues_were_complete_meanwhile(
     reading.feed.has_all = True
     await reading.end()
 
-    assert [answer.code for answer in reading.line.answers] == [ResponseCode.SUCCESS]
+    assert [answer.code for answer in reading.channel.answers] == [ResponseCode.SUCCESS]
 
 
 async def test_a_pull_is_served_again_if_all_queues_were_built_again_meanwhile(
@@ -134,7 +134,7 @@ async def test_a_pull_is_served_again_if_all_queues_were_built_again_meanwhile(
     reading.feed.rebuilds += 1
     await reading.end()
 
-    assert [answer.code for answer in reading.line.answers] == [ResponseCode.SUCCESS]
+    assert [answer.code for answer in reading.channel.answers] == [ResponseCode.SUCCESS]
     assert reading.feed.rebuilds == 1
 
 
@@ -151,7 +151,7 @@ async def test_a_pull_is_held_while_only_other_queues_get_units(
     await reading.end()
 
     assert reading.pulls.held.count == 1
-    assert not reading.line.answers
+    assert not reading.channel.answers
     reading.pulls.built([QUEUE])
-    await until(lambda: bool(reading.line.answers))
+    await until(lambda: bool(reading.channel.answers))
     assert reading.reads == 2

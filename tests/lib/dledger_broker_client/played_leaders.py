@@ -21,7 +21,7 @@ from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 Code = ResponseCode
 
 
-class Line:
+class Channel:
     """A client's connection."""
 
     def __init__(self, client: int = 0) -> None:
@@ -256,11 +256,11 @@ class Group:
 
 def call_of(
     group: Group,
-    line: Line,
+    channel: Channel,
     opaque: int,
     code: int = RequestCode.SEND_MESSAGE_V2,
     body: bytes = b"x",
 ) -> Call:
     """Return a client's request."""
     command = RemotingCommand(code=code, opaque=opaque, ext_fields={}, body=body)
-    return Call(line, command, group.door, group.now_s)
+    return Call(channel, command, group.door, group.now_s)

@@ -94,7 +94,7 @@ class Member:
             code = ResponseCode.SUCCESS if knows_all else ResponseCode.QUERY_NOT_FOUND
         if self._group.is_losing():  # the answer is lost, and the request ends without one
             code = ResponseCode.SERVICE_NOT_AVAILABLE
-        call.line.send(encode_answer(call.command.opaque, code))
+        call.channel.send(encode_answer(call.command.opaque, code))
 
     def connect(self, client: Membership) -> None:
         self.clients.add(client)

@@ -109,7 +109,7 @@ class TableRequests:
 
         A thread looks where the log begins, since the disk may have to be read for that.
         """
-        call.line.reads_waiting += 1
+        call.channel.reads_waiting += 1
         self._loop.create_task(self._answer_runtime(call))
 
     async def _answer_runtime(self, call: Call) -> None:
@@ -154,7 +154,7 @@ class TableRequests:
 
     def _make(self, call: Call, table: Table) -> None:
         """Make a table in a thread, and answer."""
-        call.line.reads_waiting += 1
+        call.channel.reads_waiting += 1
         self._waiting.setdefault(table, []).append(call)
         if not self._is_making:
             self._is_making = True
@@ -191,8 +191,8 @@ class TableRequests:
             call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
         else:
             call.answer(ResponseCode.SUCCESS, body=made)
-        call.line.reads_waiting -= 1
-        call.line.go_on()
+        call.channel.reads_waiting -= 1
+        call.channel.go_on()
 
 
 def _made(table: Table, tables: Tables) -> bytes:

@@ -21,8 +21,11 @@ _KNOWN = frozenset(map(int, RequestCode)) | {PRESENCE}
 FieldsT = TypeVar("FieldsT", bound=ExtFields)
 
 
-class Line(Protocol):
-    """A client's connection to this member, or to another one that passes its requests on."""
+class Channel(Protocol):
+    """Where answers to a client go: its connection, or the member that has passed its request on.
+
+    The name is that of Netty and RocketMQ; the channel of an entry is something else.
+    """
 
     reads_waiting: int
     """The number of reads that are not answered."""
@@ -68,14 +71,16 @@ class Door(Protocol):
 class Call:
     """A request that is answered once, now or later."""
 
-    __slots__ = ("arrived_s", "command", "door", "is_ended", "line", "waiting")
+    __slots__ = ("arrived_s", "channel", "command", "door", "is_ended", "waiting")
 
     is_passed_on = False
     """Whether another member has passed it on."""
 
-    def __init__(self, line: Line, command: RemotingCommand, door: Door, arrived_s: float) -> None:
+    def __init__(
+        self, channel: Channel, command: RemotingCommand, door: Door, arrived_s: float
+    ) -> None:
         """`arrived_s` is a time of the event loop."""
-        self.line = line
+        self.channel = channel
         self.command = command
         self.door = door
         self.arrived_s = arrived_s
@@ -99,8 +104,8 @@ class Call:
     @property
     def connection(self) -> BrokerConnection:
         """The client's own connection, for requests that are never passed on."""
-        assert isinstance(self.line, BrokerConnection)
-        return self.line
+        assert isinstance(self.channel, BrokerConnection)
+        return self.channel
 
     def turned(self, way: Way) -> None:
         """Let another leader serve the request, or this one later: this member could not."""
@@ -160,12 +165,12 @@ class Call:
     ) -> None:
         """Send the answer."""
         if not self.is_ended:
-            self.line.send(self.encoded(code, fields, remark=remark, body=body))
+            self.channel.send(self.encoded(code, fields, remark=remark, body=body))
 
     def refuse(self, error: RefusedError) -> None:
         """Send a refusal."""
         if not self.is_ended:
-            self.line.send(self.encoded_refusal(error))
+            self.channel.send(self.encoded_refusal(error))
 
     def encoded_refusal(self, error: RefusedError) -> bytes:
         """Count and encode a refusal, unless an earlier copy of the request may have succeeded."""

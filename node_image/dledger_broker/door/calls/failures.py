@@ -34,15 +34,15 @@ def answered(call: Call, serve: Callable[[], None]) -> None:
 def answered_after_reads(call: Call, reads: int = 1) -> Iterator[None]:
     """Serve a request in a task, and refuse it if the block raises.
 
-    Its line, for which `reads` were counted as waiting, continues in any case.
+    Its channel, for which `reads` were counted as waiting, continues in any case.
     """
     try:
         yield
     except Exception as error:  # whatever it is, the client gets an answer
         call.refuse(refusal_of(error))
     finally:
-        call.line.reads_waiting -= reads
-        call.line.go_on()
+        call.channel.reads_waiting -= reads
+        call.channel.go_on()
 
 
 def refusal_of(error: Exception) -> RefusedError:

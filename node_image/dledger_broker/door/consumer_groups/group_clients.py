@@ -46,8 +46,8 @@ class GroupClients:
 
     def __init__(self, owner: LogOwner) -> None:
         self._owner = owner
-        self._by_line: dict[BrokerConnection, Client] = {}
-        self._lines: dict[str, dict[BrokerConnection, None]] = {}
+        self._by_connection: dict[BrokerConnection, Client] = {}
+        self._connections: dict[str, dict[BrokerConnection, None]] = {}
         """By group."""
         self._holders: Counter[Membership] = Counter()
         """The number of connections of each client, by group."""
@@ -62,12 +62,12 @@ class GroupClients:
         self._opaque = 0
         self._tables = owner.state.tables
 
-    def seen(self, line: BrokerConnection, client: Client) -> list[Membership]:
+    def seen(self, connection: BrokerConnection, client: Client) -> list[Membership]:
         """Keep what a heartbeat says; return the memberships that no connection has any longer.
 
         Raises RefusedError if this member knows too many clients.
         """
-        before = self._by_line.get(line)
+        before = self._by_connection.get(connection)
         if before is not None and before == client:
             return []
         count = self._memberships + len(client.consumers)
@@ -81,38 +81,40 @@ class GroupClients:
                 f"bytes of subscriptions are connected to this member; {CLIENTS_MAX} and "
                 f"{CLIENTS_BYTES_MAX} are the limits",
             )
-        return self._replace(line, before, client)
+        return self._replace(connection, before, client)
 
-    def forget(self, line: BrokerConnection) -> list[Membership]:
+    def forget(self, connection: BrokerConnection) -> list[Membership]:
         """Forget a connection; return the memberships that no other connection has."""
-        before = self._by_line.get(line)
-        return [] if before is None else self._replace(line, before, _NOBODY)
+        before = self._by_connection.get(connection)
+        return [] if before is None else self._replace(connection, before, _NOBODY)
 
     def _replace(
-        self, line: BrokerConnection, before: Client | None, client: Client
+        self, connection: BrokerConnection, before: Client | None, client: Client
     ) -> list[Membership]:
         """Replace what is known of a connection; return the memberships that no other one has."""
         for group in client.consumers:
-            self._lines.setdefault(group, {})[line] = None
+            self._connections.setdefault(group, {})[connection] = None
             self._holders[group, client.client_id] += 1
         self._memberships += len(client.consumers)
         self._body_bytes += client.body_bytes
-        self._by_line[line] = client
+        self._by_connection[connection] = client
         if not client.consumers:
             self._body_bytes -= client.body_bytes
-            del self._by_line[line]
-        return [] if before is None else self._remove(line, before, client)
+            del self._by_connection[connection]
+        return [] if before is None else self._remove(connection, before, client)
 
-    def _remove(self, line: BrokerConnection, before: Client, client: Client) -> list[Membership]:
+    def _remove(
+        self, connection: BrokerConnection, before: Client, client: Client
+    ) -> list[Membership]:
         """Remove what a client no longer says; return the memberships that no connection has."""
         self._memberships -= len(before.consumers)
         self._body_bytes -= before.body_bytes
         gone = []
         for group in before.consumers:
             if group not in client.consumers:
-                del self._lines[group][line]
-                if not self._lines[group]:
-                    del self._lines[group]
+                del self._connections[group][connection]
+                if not self._connections[group]:
+                    del self._connections[group]
             membership = group, before.client_id
             self._holders[membership] -= 1
             if not self._holders[membership]:
@@ -120,16 +122,16 @@ class GroupClients:
                 gone.append(membership)
         return gone
 
-    def left(self, line: BrokerConnection, group: str) -> list[Membership]:
+    def left(self, connection: BrokerConnection, group: str) -> list[Membership]:
         """Take note that the client of a connection has left a group.
 
         Returns the memberships that no other connection has.
         """
-        client = self._by_line.get(line)
+        client = self._by_connection.get(connection)
         if client is None or group not in client.consumers:
             return []
         others = {name: each for name, each in client.consumers.items() if name != group}
-        return self.seen(line, client._replace(consumers=others))
+        return self.seen(connection, client._replace(consumers=others))
 
     def holds(self, membership: Membership) -> bool:
         """Return whether a connection to this member has said that it has this membership."""
@@ -139,14 +141,16 @@ class GroupClients:
         """Return all memberships of clients that are connected to this member."""
         return list(self._holders)
 
-    def subscription(self, line: BrokerConnection, group: str, topic: str) -> Subscription | None:
+    def subscription(
+        self, connection: BrokerConnection, group: str, topic: str
+    ) -> Subscription | None:
         """Return what a pull of a connection wants, if the pull does not say it.
 
         It is what the connection's last heartbeat said. A client that has just connected sends its
         heartbeat within 30 s; until then it is the newest subscription of the group's clients.
         """
-        if self._own(line, group) is not None:
-            return self.own_subscription(line, group, topic)
+        if self._own(connection, group) is not None:
+            return self.own_subscription(connection, group, topic)
         newest = self._newest.get(group)
         if newest is None:
             newest = _newest_by_topic(self._owner.state.consumers(group))
@@ -155,20 +159,20 @@ class GroupClients:
         return newest.get(topic)
 
     def own_subscription(
-        self, line: BrokerConnection, group: str, topic: str
+        self, connection: BrokerConnection, group: str, topic: str
     ) -> Subscription | None:
         """Return the subscription in the connection's last heartbeat; None if it has none."""
-        own = self._own(line, group)
+        own = self._own(connection, group)
         return None if own is None else _newest_by_topic([own]).get(topic)
 
-    def is_broadcasting(self, line: BrokerConnection, group: str) -> bool:
+    def is_broadcasting(self, connection: BrokerConnection, group: str) -> bool:
         """Return whether a connection's last heartbeat said that each client gets all messages."""
-        own = self._own(line, group)
+        own = self._own(connection, group)
         return own is not None and own.message_model == BROADCASTING
 
-    def _own(self, line: BrokerConnection, group: str) -> Consumer | None:
+    def _own(self, connection: BrokerConnection, group: str) -> Consumer | None:
         """Return what the last heartbeat of a connection said of a group."""
-        client = self._by_line.get(line)
+        client = self._by_connection.get(connection)
         return None if client is None else client.consumers.get(group)
 
     def notify_changed(self) -> None:
@@ -182,7 +186,7 @@ class GroupClients:
             self._tables = state.tables
             state.take_changed_groups()
             self._newest.clear()
-            self._notify(list(self._lines))
+            self._notify(list(self._connections))
         else:
             changed = state.take_changed_groups()
             for group in changed:
@@ -192,9 +196,9 @@ class GroupClients:
     def _notify(self, groups: Iterable[str]) -> None:
         configs = self._owner.state.tables.groups.configs
         for group in groups:
-            lines, config = self._lines.get(group), configs.get(group)
-            if lines and (config is None or config.notify_consumer_ids_changed_enable):
-                self._unnotified.setdefault(group, {}).update(lines)
+            connections, config = self._connections.get(group), configs.get(group)
+            if connections and (config is None or config.notify_consumer_ids_changed_enable):
+                self._unnotified.setdefault(group, {}).update(connections)
         self._telling.begin()
 
     def _tell(self, left: int) -> bool:
@@ -204,18 +208,18 @@ class GroupClients:
         others.
         """
         while self._unnotified and left:
-            group, lines = next(iter(self._unnotified.items()))
+            group, connections = next(iter(self._unnotified.items()))
             del self._unnotified[group]
-            notified = list(itertools.islice(lines, left))
+            notified = list(itertools.islice(connections, left))
             left -= len(notified)
             self._opaque = (self._opaque + 1) % _OPAQUES
-            frame, members = ids_changed(group, self._opaque), self._lines.get(group, {})
-            for line in notified:
-                del lines[line]
-                if line in members:
-                    line.send(frame)
-            if lines:
-                self._unnotified[group] = lines
+            frame, members = ids_changed(group, self._opaque), self._connections.get(group, {})
+            for connection in notified:
+                del connections[connection]
+                if connection in members:
+                    connection.send(frame)
+            if connections:
+                self._unnotified[group] = connections
         return bool(self._unnotified)
 
 

@@ -81,11 +81,11 @@ class Heartbeats:
         self._last.forget(call.connection)
         self._to_leader.take(call)
 
-    def forget(self, line: BrokerConnection) -> None:
+    def forget(self, connection: BrokerConnection) -> None:
         """Forget a connection that is gone."""
-        for gone in self._clients.forget(line):
+        for gone in self._clients.forget(connection):
             self._presence.gone(gone)
-        self._last.forget(line)
+        self._last.forget(connection)
 
     def answered(self, joining: "_Joining") -> None:
         """Answer as the leader did, now or once this member has applied what the leader wrote."""
@@ -94,7 +94,7 @@ class Heartbeats:
             # This member knows the client now, and the leader gets the client's own heartbeats.
             _answer(joining.call, joining.refusal)
         elif answer.code != ResponseCode.SUCCESS:
-            joining.call.line.send(joining.answer)
+            joining.call.channel.send(joining.answer)
         elif self._lists(joining.client):
             joining.finish()
         else:
@@ -130,7 +130,7 @@ def _answer(call: Call, refusal: RefusedError | None) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Joining:
-    """A heartbeat on its way to the leader; also the line that receives the leader's answer."""
+    """A heartbeat on its way to the leader; also the channel that receives the leader's answer."""
 
     heartbeats: Heartbeats
     call: Call
@@ -143,14 +143,14 @@ class _Joining:
     @property
     def born_host(self) -> bytes:
         """The client's address."""
-        return self.call.line.born_host
+        return self.call.channel.born_host
 
     def finish(self) -> None:
         """Answer the client, which has joined."""
         if self.refusal is not None:
             self.call.refuse(self.refusal)
         else:
-            self.call.line.send(self.answer)
+            self.call.channel.send(self.answer)
 
     def send(self, data: bytes) -> None:
         """Take the leader's answer; there is none to a one-way request."""

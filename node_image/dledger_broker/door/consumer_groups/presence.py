@@ -33,7 +33,7 @@ OUT_OF_TOUCH_S: Final = 3.0
 
 
 class Presence:
-    """Keeps what is to be reported to the leader next; also the line that receives the answers."""
+    """Collects what is to be reported to the leader; also the channel of the answers."""
 
     born_host = bytes(8)
 

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from typing import Final
 
-from dledger_broker.door.calls.call import Line
+from dledger_broker.door.calls.call import Channel
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.door.reading.pulls import Pulls
@@ -38,12 +38,12 @@ class Isolation:
         self._now_s = asyncio.get_running_loop().time
         self._since_s = math.inf
         """Since when there has been no leader."""
-        self._answered: list[Line] = []
+        self._answered: list[Channel] = []
         """Connections with requests that no leader took, and that were answered in the time before
         the last tick. They are cut at the next one: a reset would drop an answer that is on its
         way.
         """
-        self._to_cut: deque[Line] = deque()
+        self._to_cut: deque[Channel] = deque()
         self._cutting = Slices(self._cut)
 
     @property
@@ -66,7 +66,7 @@ class Isolation:
     def _cut(self, count: int) -> bool:
         """Cut up to `count` connections; return whether others are left."""
         for _ in range(min(count, len(self._to_cut))):
-            line = self._to_cut.popleft()
-            if isinstance(line, BrokerConnection):  # else another member answers the client
-                line.cut(Reason.ISOLATED, "this member has no leader; another one may have")
+            channel = self._to_cut.popleft()
+            if isinstance(channel, BrokerConnection):  # else another member answers the client
+                channel.cut(Reason.ISOLATED, "this member has no leader; another one may have")
         return bool(self._to_cut)

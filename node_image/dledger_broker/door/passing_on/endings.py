@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from dledger_broker.door.between_members import refusals
-from dledger_broker.door.calls.call import Line
+from dledger_broker.door.calls.call import Channel
 from dledger_broker.door.passing_on.waiting import WaitingRequest
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_node.slices import PER_TURN, CallSoon, Slices
@@ -25,13 +25,13 @@ class Endings:
         self._leave = leave
         self._left: deque[tuple[RefusedError, deque[WaitingRequest]]] = deque()
         self._slices = Slices(self._end, call_soon)
-        self._leaderless: dict[Line, None] = {}
+        self._leaderless: dict[Channel, None] = {}
         """Connections with a request that no leader took in time, since they were last taken."""
 
-    def take_leaderless(self) -> list[Line]:
+    def take_leaderless(self) -> list[Channel]:
         """Return the connections with a request that no leader took in time, each once."""
-        lines, self._leaderless = list(self._leaderless), {}
-        return lines
+        channels, self._leaderless = list(self._leaderless), {}
+        return channels
 
     def end(self, every: Iterable[WaitingRequest], refused: RefusedError) -> None:
         """Answer requests: some now, the others in the next turns."""
@@ -47,16 +47,16 @@ class Endings:
 
     def _end(self, count: int) -> bool:
         """Answer the next requests, with one write for each connection."""
-        written: dict[Line, list[bytes]] = {}
+        written: dict[Channel, list[bytes]] = {}
         for waiting, refused in itertools.islice(self._taken_off(), count):
             self._leave(waiting)
             frame = waiting.end(refused)
             if refused is refusals.LATE:
-                self._leaderless[waiting.call.line] = None
+                self._leaderless[waiting.call.channel] = None
             if frame:
-                written.setdefault(waiting.call.line, []).append(frame)
-        for line, frames in written.items():
-            line.send(b"".join(frames))
+                written.setdefault(waiting.call.channel, []).append(frame)
+        for channel, frames in written.items():
+            channel.send(b"".join(frames))
         return bool(self._left)
 
     def _taken_off(self) -> Iterator[tuple[WaitingRequest, RefusedError]]:

@@ -45,7 +45,7 @@ class FromDoors:
             if request.code == REGISTER:
                 self._register(request.number, peer)
             else:
-                way_back = PassedOnLine(self, peer, request)
+                way_back = PassedOnChannel(self, peer, request)
                 self._take(PassedOnCall(way_back, request, self._door, now_s))
 
     def answer(self, peer: PeerConnection, answer: DoorAnswer) -> None:
@@ -77,7 +77,7 @@ def _put_off(call: Call) -> None:
     call.turned(Way.NOT_STORED)
 
 
-class PassedOnLine:
+class PassedOnChannel:
     """The way back for one answer, to the member that passed the request on."""
 
     __slots__ = ("_doors", "_number", "_peer", "born_host", "reads_waiting", "way")
@@ -110,7 +110,7 @@ class PassedOnCall(Call):
     is_passed_on = True
 
     def __init__(
-        self, way_back: PassedOnLine, request: DoorRequest, door: Door, arrived_s: float
+        self, way_back: PassedOnChannel, request: DoorRequest, door: Door, arrived_s: float
     ) -> None:
         command = RemotingCommand(
             code=request.code, opaque=request.opaque, flag=request.flag, version=request.version,

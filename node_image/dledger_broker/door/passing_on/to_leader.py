@@ -27,7 +27,7 @@ from dledger_broker.door.between_members.hearing import Hearing
 from dledger_broker.door.between_members.known_leader import KnownLeader, LeaderTerm
 from dledger_broker.door.between_members.refusals import AvoidedLeader
 from dledger_broker.door.between_members.registrations import Registrations
-from dledger_broker.door.calls.call import Call, Line
+from dledger_broker.door.calls.call import Call, Channel
 from dledger_broker.door.passing_on.endings import Endings
 from dledger_broker.door.passing_on.on_the_way import OnTheWay
 from dledger_broker.door.passing_on.slices import REQUESTS_MAX, WaitingSlices
@@ -81,7 +81,7 @@ class ToLeader:
 
     def take(self, call: Call) -> None:
         """Serve a request, pass it on, or let it wait."""
-        must_follow = self._room.turns.must_follow(call.command, call.line.born_host)
+        must_follow = self._room.turns.must_follow(call.command, call.channel.born_host)
         if not (must_follow or self._room.has_next) and self._leadership.is_proven:
             self._serve(call)
             return
@@ -314,7 +314,7 @@ class ToLeader:
     def answered(self, answers: Sequence[DoorAnswer]) -> None:
         """Answer clients, with one write for each connection."""
         self._hearing.heard()
-        written: dict[Line, list[bytes]] = {}
+        written: dict[Channel, list[bytes]] = {}
         ended: list[WaitingRequest] = []
         for answer in answers:
             if self._registrations.expects(answer.number):
@@ -335,9 +335,9 @@ class ToLeader:
             if answer.way is Way.ANSWERED and waiting.is_in_doubt:
                 in_doubt(waiting.call)  # a refusal, but an earlier copy may be stored
             elif not waiting.call.command.is_oneway:
-                written.setdefault(waiting.call.line, []).append(answer.frame)
-        for line, parts in written.items():
-            line.send(b"".join(parts))
+                written.setdefault(waiting.call.channel, []).append(answer.frame)
+        for channel, parts in written.items():
+            channel.send(b"".join(parts))
         self.counters.sends.answered(self._now_s())
         self.endings.end(ended, refusals.LATE)
         self.go_on()

@@ -47,7 +47,7 @@ class WaitingRequest:
         self.order = order
         self.count = numbers_of(call)
         """How many numbers it needs; 0 for a request that may be repeated without them."""
-        self.client = call.line.born_host
+        self.client = call.channel.born_host
         """The client's address."""
         self.size = request_bytes(call.command.body, call.command.ext_fields)
         self.thing: Hashable = None

@@ -24,7 +24,7 @@ class HeldPulls:
         self._leaderless: dict[Pull, None] = {}
         """The pulls that wait for a leader."""
         self._by_queue: dict[QueueId, dict[Pull, None]] = {}
-        self._by_line: dict[object, dict[Pull, None]] = {}
+        self._by_channel: dict[object, dict[Pull, None]] = {}
         self._by_end: dict[int, dict[Pull, None]] = {}
         """By when their time ends, in quarters of a second."""
         self._being_read: dict[QueueId, dict[Pull, None]] = {}
@@ -46,12 +46,12 @@ class HeldPulls:
 
         A pull that `needs_leader` waits for a leader, too.
         """
-        of_line = self._by_line.get(pull.call.line, {})
-        if self.count >= HELD_MAX or len(of_line) >= HELD_OF_CLIENT_MAX:
+        of_channel = self._by_channel.get(pull.call.channel, {})
+        if self.count >= HELD_MAX or len(of_channel) >= HELD_OF_CLIENT_MAX:
             return False
         self.count += 1
-        of_line[pull] = None
-        self._by_line[pull.call.line] = of_line
+        of_channel[pull] = None
+        self._by_channel[pull.call.channel] = of_channel
         self._by_queue.setdefault(pull.queue, {})[pull] = None
         self._by_end.setdefault(_end_of(pull.deadline_s), {})[pull] = None
         if needs_leader:
@@ -66,7 +66,7 @@ class HeldPulls:
         table: dict[object, dict[Pull, None]]
         for table, key in (  # type: ignore[assignment]
             (self._by_queue, pull.queue),
-            (self._by_line, pull.call.line),
+            (self._by_channel, pull.call.channel),
             (self._by_end, _end_of(pull.deadline_s)),
         ):
             del table[key][pull]
@@ -106,15 +106,15 @@ class HeldPulls:
             elif end == now:
                 yield from (pull for pull in pulls if pull.deadline_s <= now_s)
 
-    def of_line(self, line: object) -> list[Pull]:
+    def of_channel(self, channel: object) -> list[Pull]:
         """Return the pulls of a connection."""
-        return list(self._by_line.get(line, ()))
+        return list(self._by_channel.get(channel, ()))
 
-    def lines_of_late(self, until_s: float) -> Iterator[object]:
+    def channels_of_late(self, until_s: float) -> Iterator[object]:
         """Return the connections with a pull that came no later than `until_s`."""
-        for line, pulls in self._by_line.items():
+        for channel, pulls in self._by_channel.items():
             if any(pull.call.arrived_s <= until_s for pull in pulls):
-                yield line
+                yield channel
 
 
 def _end_of(deadline_s: float) -> int:

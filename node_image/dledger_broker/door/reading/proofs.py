@@ -59,7 +59,7 @@ class Proofs:
         """Call `decided` once, at `until_s` at the latest; True means that the state has everything
         that was acknowledged before the request came.
         """
-        call.line.reads_waiting += 1
+        call.channel.reads_waiting += 1
         self._new.append(_Asked(call, decided, until_s))
         self._hurry()
         self._ask_soon()
@@ -108,6 +108,6 @@ class Proofs:
     def _end(self, asked: list[_Asked], *, proved: bool) -> None:
         with ExitStack() as stack:  # ends the others even after one fails
             for call, decided, _ in reversed(asked):
-                stack.callback(call.line.go_on)
+                stack.callback(call.channel.go_on)
                 stack.callback(decided, proved)
-                call.line.reads_waiting -= 1
+                call.channel.reads_waiting -= 1

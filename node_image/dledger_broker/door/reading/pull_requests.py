@@ -91,7 +91,7 @@ class Pull:
             version=call.command.version, ext_fields=passed_on.to_ext(),
         )  # fmt: skip
         call.is_ended = True
-        return Call(call.line, command, call.door, now_s)
+        return Call(call.channel, command, call.door, now_s)
 
 
 class PullRequests:

@@ -113,12 +113,12 @@ class Pulls:
             self.held.wake_leaderless()
             self._waking.begin()
 
-    def forget(self, line: object) -> None:
+    def forget(self, channel: object) -> None:
         """Drop the pulls of a connection that is gone."""
-        for pull in self.held.of_line(line):
+        for pull in self.held.of_channel(channel):
             self.held.release(pull)
-        if self._thread_turns is not None and isinstance(line, BrokerConnection):
-            self._thread_turns.forget(line)
+        if self._thread_turns is not None and isinstance(channel, BrokerConnection):
+            self._thread_turns.forget(channel)
 
     def expire(self) -> None:
         """Answer the pulls that were held long enough: some now, the others in the next turns."""
@@ -137,12 +137,12 @@ class Pulls:
         self._cutting.begin()
 
     def _cut_off(self, count: int) -> bool:
-        late = self.held.lines_of_late(self._cut_off_until_s)
+        late = self.held.channels_of_late(self._cut_off_until_s)
         cut = list(itertools.islice(late, count))
-        for line in cut:
-            self.forget(line)
-            assert isinstance(line, BrokerConnection)
-            line.cut(Reason.ISOLATED, "this member has no leader; another one may have")
+        for channel in cut:
+            self.forget(channel)
+            assert isinstance(channel, BrokerConnection)
+            channel.cut(Reason.ISOLATED, "this member has no leader; another one may have")
         return len(cut) == count
 
     async def close(self) -> None:
@@ -167,11 +167,11 @@ class Pulls:
 
     def _begin(self, pull: Pull) -> None:
         end_offset = self._end_offset(pull)
-        offset, line = pull.offset, pull.call.line
+        offset, channel = pull.offset, pull.call.channel
         if offset < end_offset:
-            if self._cached is not None and isinstance(line, BrokerConnection):
+            if self._cached is not None and isinstance(channel, BrokerConnection):
                 read = partial(self._read_cached, pull)
-                self._cached.turns.submit(line, partial(answered, pull.call, read))
+                self._cached.turns.submit(channel, partial(answered, pull.call, read))
             else:
                 self._read_in_thread(pull)
         elif offset == end_offset:
@@ -238,17 +238,17 @@ class Pulls:
             pull.call.counters.values["cached_pulls"] += 1
 
     def _read_in_thread(self, pull: Pull) -> None:
-        pull.call.line.reads_waiting += 1
+        pull.call.channel.reads_waiting += 1
         self._loop.create_task(self._read_in_its_turn(pull))
 
     async def _read_in_its_turn(self, pull: Pull) -> None:
-        line = pull.call.line
+        channel = pull.call.channel
         try:
             with answered_after_reads(pull.call), self.held.being_read(pull):
                 await self._read(pull)
         finally:
-            if self._thread_turns is not None and isinstance(line, BrokerConnection):
-                self._thread_turns.done(line)
+            if self._thread_turns is not None and isinstance(channel, BrokerConnection):
+                self._thread_turns.done(channel)
 
     async def _read(self, pull: Pull) -> None:
         end_offset, has_all = self._end_offset(pull), self._feed.has_all

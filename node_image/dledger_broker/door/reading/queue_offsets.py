@@ -165,7 +165,7 @@ class QueueOffsets:
 
     def _begin(self, call: Call, fields: QueueFields, look: Look) -> None:
         self._end_offset(fields)
-        call.line.reads_waiting += 1
+        call.channel.reads_waiting += 1
         self._loop.create_task(self._look_up_and_answer(call, fields, look))
 
     async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:

@@ -28,7 +28,7 @@ class MessageViews:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, f"there is no message at offset {offset} yet"
             )
-        call.line.reads_waiting += 1
+        call.channel.reads_waiting += 1
         self._loop.create_task(self._read_and_answer(call, offset))
 
     async def _read_and_answer(self, call: Call, offset: int) -> None:

@@ -69,7 +69,7 @@ class LongBatches:
                 f"the message is not stored: {self._bytes} bytes of batches wait",
             )
         self._bytes += size
-        call.line.reads_waiting += READS_WAITING_MAX
+        call.channel.reads_waiting += READS_WAITING_MAX
         task = self._loop.create_task(self._take(call, encode, propose))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -88,5 +88,5 @@ class LongBatches:
                     records = await self._loop.run_in_executor(self._thread, encode)
                 call.check_age(self._loop.time())
                 propose(records)
-            finally:  # before the line continues with its next batch
+            finally:  # before the channel continues with its next batch
                 self._bytes -= len(call.command.body)

@@ -56,7 +56,7 @@ class Returns:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"there is no consumer group {fields.group[:150]!r}",
             )
-        call.line.reads_waiting += 1
+        call.channel.reads_waiting += 1
         self._loop.create_task(self._read_and_store(call, fields))
 
     async def _read_and_store(self, call: Call, fields: SendBackFields) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from dledger_broker.door.calls.call import Call, Line
+from dledger_broker.door.calls.call import Call, Channel
 from dledger_broker.door.sending import long_batches, repeats
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.long_batches import LongBatches
@@ -68,7 +68,7 @@ class Sends:
         self._owner = owner
         self._store_host = store_host
         self._loop = asyncio.get_running_loop()
-        self._answers: dict[Line, list[bytes]] = {}
+        self._answers: dict[Channel, list[bytes]] = {}
         self._long_batches = LongBatches(batch_thread)
         self._repeated = RepeatedSends(
             member, owner, awaited, threads, ended=self._ended, stored=self._answer_stored
@@ -94,7 +94,7 @@ class Sends:
             fields = msgspec.structs.replace(fields, topic=topic, queue_id=0)
         config, created = self._config(fields)
         queue_id = _queue_of(config, fields.queue_id)
-        hosts = Hosts(call.line.born_host, self._store_host())
+        hosts = Hosts(call.channel.born_host, self._store_host())
         is_batch = command.code == _BATCH or fields.batch is True
         if is_batch and long_batches.is_long(command.body):
             self._long_batches.take(
@@ -222,12 +222,12 @@ class Sends:
         """Send all answers of this turn of the loop with one write for each connection."""
         if not self._answers:
             self._loop.call_soon(self._flush, call.counters)
-        self._answers.setdefault(call.line, []).append(answer)
+        self._answers.setdefault(call.channel, []).append(answer)
 
     def _flush(self, counters: BrokerCounters) -> None:
         answers, self._answers = self._answers, {}
-        for line, frames in answers.items():
-            line.send(b"".join(frames))
+        for channel, frames in answers.items():
+            channel.send(b"".join(frames))
         counters.sends.answered(self._loop.time())
 
     def _success(self, draft: SendDraft) -> bytes:
