@@ -212,7 +212,7 @@ def test_a_block_is_refused_if_the_log_changed_since_its_validation(
     follower.truncate(19)
     follower.append_bodies([bytes(len(BODIES[19]))], term=3)
     assert block.link is not None
-    assert block.link.end_pos == follower._log.end_pos
+    assert block.link.end_pos == follower._writer.end_pos
 
     with pytest.raises(StoreDamagedError, match="the logs differ before that entry"):
         follower.append_block(block, first_index=20, last_index=39)

@@ -385,7 +385,7 @@ def test_a_removal_after_a_larger_one_that_was_only_saved_keeps_its_proof(
 
     store.front.delete(store.front.forget_before(begin))
 
-    assert store.front._log.begin == (FIRST_KEPT, sound.chain_crc)
+    assert store.front._writer.begin == (FIRST_KEPT, sound.chain_crc)
 
 
 def test_the_command_names_the_first_entry(

@@ -248,11 +248,11 @@ def test_damage_found_while_the_log_loses_its_front_is_none(
 ) -> None:
     store = open_store()
     flip(written / disk.DATA_FOLDER, store.positions(20, 20)[0] + 50)
-    log, header = store._log, LogFiles.header
+    writer, header = store._writer, LogFiles.header
 
     def move(files: LogFiles, index: int) -> disk.EntryHeader:
         if moves:
-            monkeypatch.setattr(log, "begin", log.begin._replace(first_index=1))
+            monkeypatch.setattr(writer, "begin", writer.begin._replace(first_index=1))
         return header(files, index)
 
     monkeypatch.setattr(LogFiles, "header", move)

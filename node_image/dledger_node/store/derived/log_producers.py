@@ -61,14 +61,14 @@ class Copying:
 class LogProducers:
     """The table of producers of one log, and its file."""
 
-    def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
+    def __init__(self, folder: Path, files: LogFiles, writer: LogWriter) -> None:
         self.table = Producers()
         """The table at the end of the log, once `restore` was called."""
         self.saved_index = -1
         """The file holds the table at this entry; -1 if there is no file."""
         self._folder = folder
         self._files = files
-        self._log = log
+        self._writer = writer
         self._saved_pos = 0
         self._save_lock = threading.Lock()
 
@@ -85,8 +85,8 @@ class LogProducers:
         else:
             self.table = Producers()
             self.saved_index, self._saved_pos = -1, 0
-        index = max(self.saved_index + 1, self._log.begin_index)
-        while index <= self._log.end_index:
+        index = max(self.saved_index + 1, self._writer.begin_index)
+        while index <= self._writer.end_index:
             index = self._note_from(index)
 
     def note_appends(self, first_index: int, magic: int, channels: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ class LogProducers:
         share = 1 if len(self.table) else EMPTY_SHARE
         grown = (
             stable_index - self.saved_index >= SAVE_ENTRIES // share
-            or self._log.end_pos - self._saved_pos >= SAVE_BYTES // share
+            or self._writer.end_pos - self._saved_pos >= SAVE_BYTES // share
         )
         return self._copying() if needs or grown else None
 
@@ -155,7 +155,7 @@ class LogProducers:
         """Note some entries; return the index of the next one."""
         last_index = index
         try:
-            last_index = self._files.last_within(index, self._log.end_index, SCAN_BYTES)
+            last_index = self._files.last_within(index, self._writer.end_index, SCAN_BYTES)
             for run in self._files.channels(index, last_index):
                 self.table.note(run)
         except StoreDamagedError as error:
@@ -167,7 +167,7 @@ class LogProducers:
 
     def _copying(self) -> Copying | None:
         index = self.table.stable_index
-        if not self._log.begin_index <= index <= self._log.end_index:
+        if not self._writer.begin_index <= index <= self._writer.end_index:
             return None
         header = self._files.header(index)
         copy = self.table.begin_copy()
@@ -178,9 +178,9 @@ class LogProducers:
 
     def _is_of_this_log(self, image: Image) -> bool:
         """Return whether an image was made from this log, without a gap between image and log."""
-        if image.index == self._log.begin_index - 1:
+        if image.index == self._writer.begin_index - 1:
             return True  # its entry was removed and cannot be compared
-        if not self._log.begin_index <= image.index <= self._log.end_index:
+        if not self._writer.begin_index <= image.index <= self._writer.end_index:
             return False
         try:
             header = self._files.header(image.index)

@@ -30,10 +30,10 @@ SCAN_BYTES: Final = 4 << 20
 class StoredMemberships:
     """The membership entries of the log in a folder."""
 
-    def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
+    def __init__(self, folder: Path, files: LogFiles, writer: LogWriter) -> None:
         self._folder = folder
         self._files = files
-        self._log = log
+        self._writer = writer
         # Invariant: indexes strictly increase. The tuple is replaced, never changed, so any thread
         # may use it.
         self._entries: tuple[MembershipEntry, ...] = ()
@@ -45,7 +45,7 @@ class StoredMemberships:
 
         Raises StoreDamagedError if a membership is lost.
         """
-        begin_index, end_index = self._log.begin_index, self._log.end_index
+        begin_index, end_index = self._writer.begin_index, self._writer.end_index
         saved_index = checkpoint.membership_index if checkpoint else None
         first_index = begin_index
         if checkpoint is not None and saved_index is not None:
@@ -57,13 +57,13 @@ class StoredMemberships:
     @property
     def base(self) -> Membership | None:
         """The membership before the log's first entry; None for the configured first voters."""
-        count = _count(self._entries, self._log.begin_index)
+        count = _count(self._entries, self._writer.begin_index)
         return self._entries[count - 1].membership if count else None
 
     @property
     def entries(self) -> tuple[MembershipEntry, ...]:
         """The membership entries that the log holds."""
-        return self._entries[_count(self._entries, self._log.begin_index) :]
+        return self._entries[_count(self._entries, self._writer.begin_index) :]
 
     def note_appends(
         self, first_index: int, magic: int, channels: Sequence[int], bodies: Sequence[Buffer]
@@ -124,14 +124,14 @@ class StoredMemberships:
 
     def _covered_by(self, committed_index: int) -> tuple[MembershipEntry, ...]:
         """Return the committed entries, from the last one before the log's first entry on."""
-        entries, begin_index = self._entries, self._log.begin_index
+        entries, begin_index = self._entries, self._writer.begin_index
         first = max(0, _count(entries, begin_index) - 1)
         return entries[first : _count(entries, max(committed_index + 1, begin_index))]
 
     def _load(self, saved_index: int | None) -> tuple[MembershipEntry, ...]:
         """Read the file if it is needed; it must hold the entry that the checkpoint names."""
         must_exist = saved_index is not None and saved_index >= 0
-        if not must_exist and self._log.begin_index == 0:
+        if not must_exist and self._writer.begin_index == 0:
             return ()
         entries = memberships_file.load(self._folder)
         if must_exist and all(entry.index != saved_index for entry in entries):
@@ -145,7 +145,7 @@ class StoredMemberships:
 
     def _read(self, first_index: int) -> Iterator[MembershipEntry]:
         """Yield the membership entries from `first_index` to the end of the log."""
-        index, end_index = first_index, self._log.end_index
+        index, end_index = first_index, self._writer.end_index
         while index <= end_index:
             try:
                 last_index = self._files.last_within(index, end_index, SCAN_BYTES)
@@ -164,7 +164,7 @@ class StoredMemberships:
             index = last_index + 1
 
     def _read_one(self, index: int) -> MembershipEntry:
-        _, body = self._files.checked_entry(index, self._log.begin)
+        _, body = self._files.checked_entry(index, self._writer.begin)
         try:
             return MembershipEntry(index, membership_of(body))
         except FormatError as error:

@@ -28,12 +28,16 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: Path, log: LogWriter, memberships: StoredMemberships, last: Checkpoint | None
+        self,
+        folder: Path,
+        writer: LogWriter,
+        memberships: StoredMemberships,
+        last: Checkpoint | None,
     ) -> None:
         self.lock = threading.Lock()
         self.last = last
         self._folder = folder
-        self._log = log
+        self._writer = writer
         self._memberships = memberships
         self.removals = Removals(folder)
         # Never decreases, or recovery would report removed segments as missing.
@@ -46,7 +50,7 @@ class Checkpoints:
 
     def next(self, end_index: int, committed_index: int) -> Checkpoint:
         """Return the checkpoint of a log with this durable and this committed index."""
-        begin = max(self._log.begin, self._begin, key=lambda one: one.first_index)
+        begin = max(self._writer.begin, self._begin, key=lambda one: one.first_index)
         return Checkpoint(
             end_index=end_index,
             committed_index=committed_index,

@@ -24,9 +24,9 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 class LogFront:
     """Removes whole segments from the front; the caller decides which are no longer needed."""
 
-    def __init__(self, files: LogFiles, log: LogWriter, checkpoints: Checkpoints) -> None:
+    def __init__(self, files: LogFiles, writer: LogWriter, checkpoints: Checkpoints) -> None:
         self._files = files
-        self._log = log
+        self._writer = writer
         self._checkpoints = checkpoints
         self._forgotten: list[Segment] = []
         """Files that `forget_before` returned and that may not be deleted yet."""
@@ -37,13 +37,13 @@ class LogFront:
     def sealed_segments(self) -> list[SealedSegment]:
         """Return all data segments except the last, oldest first."""
         return served_segments.sealed_segments(
-            self._files, self._log.begin_index, self._log.end_index
+            self._files, self._writer.begin_index, self._writer.end_index
         )
 
     @property
     def removals(self) -> tuple[Removal, ...]:
         """The removals before the log's first entry: which entries are missing, and why."""
-        return self._checkpoints.removals.before(self._log.begin_index)
+        return self._checkpoints.removals.before(self._writer.begin_index)
 
     def save_begin(
         self, first_index: int, grounds: Grounds = UNRECORDED, *, mend_first: bool = True
@@ -54,13 +54,13 @@ class LogFront:
         it begins now. See `border.beginning_at` for `mend_first` and the errors.
         """
         with self._checkpoints.lock:
-            if self._log.begin_index >= first_index:
-                return self._log.begin
+            if self._writer.begin_index >= first_index:
+                return self._writer.begin
             begin = border.beginning_at(
                 self._files,
                 first_index,
-                self._log.begin,
-                self._log.end_index,
+                self._writer.begin,
+                self._writer.end_index,
                 mend_first=mend_first and first_index - 1 != self.unmended_index,
             )
             self._checkpoints.begin_at(begin, grounds)
@@ -69,15 +69,15 @@ class LogFront:
     @property
     def tail_bytes(self) -> int:
         """Bytes written to the last data file."""
-        return self._log.end_pos % self._files.data.file_size
+        return self._writer.end_pos % self._files.data.file_size
 
     @property
     def written_bytes(self) -> int:
         """Size of all data segments, counting only the written part of the last one."""
-        if self._log.is_empty:
+        if self._writer.is_empty:
             return 0
         data = self._files.data
-        sealed = len(data.files_between(data.start, self._log.end_pos)) - 1
+        sealed = len(data.files_between(data.start, self._writer.end_pos)) - 1
         return sealed * data.file_size + self.tail_bytes
 
     def finish_removal(
@@ -93,11 +93,11 @@ class LogFront:
         if removed:
             self.delete(removed)
         if checkpoint is not None and checkpoint.begin_index is not None:
-            last_index = min(checkpoint.end_index, self._log.end_index)
-            if self._log.begin_index < checkpoint.begin_index <= last_index:
+            last_index = min(checkpoint.end_index, self._writer.end_index)
+            if self._writer.begin_index < checkpoint.begin_index <= last_index:
                 begin = Beginning(checkpoint.begin_index, checkpoint.begin_chain_crc)
                 self.delete(self.forget_before(begin))
-        self._checkpoints.removals.restore(checkpoint, self._log.begin_index)
+        self._checkpoints.removals.restore(checkpoint, self._writer.begin_index)
 
     def forget_before(self, begin: Beginning, *, mend_first: bool = True) -> tuple[Segment, ...]:
         """Forget all entries before one that begins a segment; `save_begin` has returned it.
@@ -110,7 +110,7 @@ class LogFront:
         if mend_first or not self._files.begins_segment(first_index):
             self._files.header(first_index)  # raises if it is not where the index says
         pos = self._files.pos(first_index)
-        self._log.begin_at(begin)
+        self._writer.begin_at(begin)
         index_pos = first_index * INDEX_UNIT_SIZE
         taken = self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
         self._forgotten = [file for file in self._forgotten if not file.removed]
@@ -155,4 +155,4 @@ class LogFront:
         between them and the new ones.
         """
         self.delete(self._forgotten)
-        self._log.restart(block)
+        self._writer.restart(block)

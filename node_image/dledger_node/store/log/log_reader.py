@@ -25,14 +25,14 @@ class LogReader:
     A reader sees entries up to `end_index`, which a write moves last.
     """
 
-    def __init__(self, files: LogFiles, log: LogWriter, verified_index: int) -> None:
+    def __init__(self, files: LogFiles, writer: LogWriter, verified_index: int) -> None:
         """Read `files`; this process has verified all entries from `verified_index` on."""
         self._damage: StoreDamagedError | None = None
         self.generation = 0
         """The number of times that entries were truncated, or the log replaced."""
         self._files = files
         self._cached_files = dataclasses.replace(files, wait=False)
-        self._log = log
+        self._writer = writer
         self._verified_index = verified_index
 
     @property
@@ -51,26 +51,26 @@ class LogReader:
     @property
     def begin_index(self) -> int:
         """Index of the first entry; 0 for an empty log."""
-        return self._log.begin_index
+        return self._writer.begin_index
 
     @property
     def end_index(self) -> int:
         """Index of the last entry; -1 for an empty log."""
-        return self._log.end_index
+        return self._writer.end_index
 
     @property
     def is_empty(self) -> bool:
         """Whether the log has no entry (`LogWriter.is_empty`)."""
-        return self._log.is_empty
+        return self._writer.is_empty
 
     @property
     def end_term(self) -> int:
         """Term of the last entry; -1 for an empty log."""
-        return self._log.end_term
+        return self._writer.end_term
 
     def term_runs(self) -> list[tuple[int, int]]:
         """Return (first index, term) for each run of entries of the same term."""
-        return list(self._log.term_runs)
+        return list(self._writer.term_runs)
 
     def position(self, index: int) -> IndexUnit:
         """Return the index unit of an entry. Raises IndexError outside the log."""
@@ -99,7 +99,7 @@ class LogReader:
         """
         self._check_range(first_index, last_index)
         try:
-            return self._log.positions(first_index, last_index)
+            return self._writer.positions(first_index, last_index)
         except ValueError as error:
             raise IndexError(str(error)) from error
         except StoreDamagedError as error:
@@ -113,7 +113,7 @@ class LogReader:
         """
         self._check_range(index, index)
         try:
-            return self._files.checked_entry(index, self._log.begin)
+            return self._files.checked_entry(index, self._writer.begin)
         except StoreDamagedError as error:
             self.note_damage(error, index)
             raise
@@ -123,7 +123,7 @@ class LogReader:
 
         Only the thread that writes may call this.
         """
-        return self._log.tail(first_index, last_index)
+        return self._writer.tail(first_index, last_index)
 
     def cached_run(self, first_index: int, last_index: int, bytes_max: int) -> bytes | None:
         """Return the stored bytes of these entries; does not block.
@@ -133,7 +133,7 @@ class LogReader:
         that writes may call this. Raises RangeMovedError and StoreDamagedError as `stored_range`
         does.
         """
-        tail = self._log.tail(first_index, last_index)
+        tail = self._writer.tail(first_index, last_index)
         if tail is not None:
             return bytes(tail) if len(tail) <= bytes_max else None
         if first_index < self._verified_index:
@@ -217,7 +217,7 @@ class LogReader:
         """
 
         def read(files: LogFiles) -> Runs:
-            begin = self._log.begin
+            begin = self._writer.begin
             first = files.checked_bytes(first_index, begin)
             if first_index == last_index or len(first) >= bytes_max:
                 return [first]
@@ -257,14 +257,14 @@ class LogReader:
 
     def distrust(self) -> None:
         """Make every later read verify the entries that the log holds now."""
-        self._verified_index = self._log.end_index + 1
+        self._verified_index = self._writer.end_index + 1
 
     def _runs(
         self, files: LogFiles, first_index: int, last_index: int, bytes_max: int
     ) -> tuple[Runs, int]:
         last_index = files.last_within(first_index, last_index, bytes_max)
         if first_index < self._verified_index:
-            return files.checked_runs(first_index, last_index, self._log.begin), last_index
+            return files.checked_runs(first_index, last_index, self._writer.begin), last_index
         return files.runs(first_index, last_index), last_index
 
     def _unless_moved(
@@ -280,7 +280,7 @@ class LogReader:
         Any thread may call. Raises RangeMovedError instead of StoreDamagedError if the log was cut
         or lost its front meanwhile.
         """
-        before = self._log.begin, self.generation
+        before = self._writer.begin, self.generation
         try:
             self._check_range(first_index, last_index)
             return read(self._files if wait else self._cached_files)
@@ -289,7 +289,7 @@ class LogReader:
         except (IndexError, ValueError) as error:
             raise RangeMovedError(str(error)) from error
         except StoreDamagedError as error:
-            if before != (self._log.begin, self.generation):
+            if before != (self._writer.begin, self.generation):
                 raise RangeMovedError(str(error)) from error
             self.note_damage(error, first_index)
             raise

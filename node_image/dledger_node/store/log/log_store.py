@@ -56,27 +56,27 @@ class LogStore(LogReader):
         folder: Path,
         lock: FolderLock,
         files: LogFiles,
-        log: LogWriter,
+        writer: LogWriter,
         checkpoint: Checkpoint | None,
         report: RecoveryReport,
         verified_index: int,
     ) -> None:
         """Take over recovered files. Callers use `open`."""
-        super().__init__(files, log, verified_index)
-        self.durable_index, self.recovery = log.end_index, report
+        super().__init__(files, writer, verified_index)
+        self.durable_index, self.recovery = writer.end_index, report
         self._folder, self._lock = folder, lock
-        self.segments = ServedSegments(folder, files, log)
-        self.producers = LogProducers(folder, files, log)
-        self.memberships = StoredMemberships(folder, files, log)
-        self.zero_ahead = log.zero_ahead
+        self.segments = ServedSegments(folder, files, writer)
+        self.producers = LogProducers(folder, files, writer)
+        self.memberships = StoredMemberships(folder, files, writer)
+        self.zero_ahead = writer.zero_ahead
         overhead = ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
         self.body_bytes_max = min(disk.BODY_SIZE_MAX, files.data.file_size - overhead)
         """The longest body: Java's limit, or what one segment can hold."""
-        self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
+        self._flushed_pos, self._index_synced_pos = writer.end_pos, writer.index_pos
         self._flush_error: StoreError | None = None
-        self._checkpoints = Checkpoints(folder, log, self.memberships, checkpoint)
-        self.front = LogFront(files, log, self._checkpoints)
-        self.room = SegmentRoom(log)
+        self._checkpoints = Checkpoints(folder, writer, self.memberships, checkpoint)
+        self.front = LogFront(files, writer, self._checkpoints)
+        self.room = SegmentRoom(writer)
         self._opening = secrets.token_hex(8)
 
     @classmethod
@@ -116,8 +116,8 @@ class LogStore(LogReader):
             )
             cut_bytes = recovery.repair(files, found)
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
-            log = LogWriter(files, found)
-            store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
+            writer = LogWriter(files, found)
+            store = cls(folder, lock, files, writer, checkpoint, report, found.start.index)
             store.front.finish_removal(checkpoint, removed)
             store.memberships.restore(checkpoint)
             store.producers.restore()
@@ -150,7 +150,7 @@ class LogStore(LogReader):
         """
         if (largest := max(body_sizes)) > self.body_bytes_max:
             raise ValueError(f"the body has {largest} bytes; at most {self.body_bytes_max} fit")
-        return self._log.reserve(body_sizes)
+        return self._writer.reserve(body_sizes)
 
     def append_bodies(
         self,
@@ -164,15 +164,15 @@ class LogStore(LogReader):
 
         Raises the errors of `reserve`; nothing is written then.
         """
-        first_index = self._log.end_index + 1
+        first_index = self._writer.end_index + 1
         places = self.reserve(sizes := [len(body) for body in bodies])
         if stamp is not None:
             stamp(term, positions_of(places, sizes))
-        self._log.append(bodies, places, magic, term, channels)
+        self._writer.append(bodies, places, magic, term, channels)
         if channels is not None:
             self.producers.note_appends(first_index, magic, channels)
             self.memberships.note_appends(first_index, magic, channels, bodies)
-        return first_index, self._log.end_index
+        return first_index, self._writer.end_index
 
     def append_noop(self, term: int) -> int:
         """Write the no-op entry that begins a leader's term and return its index."""
@@ -193,7 +193,7 @@ class LogStore(LogReader):
         refuses the push. Raises RemoteProtocolError. The caller must not modify `data` afterwards.
         """
         try:
-            link = self._log.link(previous_index, previous_term)
+            link = self._writer.link(previous_index, previous_term)
         except StoreDamagedError as error:
             self.note_damage(error, previous_index)
             raise
@@ -208,7 +208,7 @@ class LogStore(LogReader):
 
     def reserve_block(self, block: Block) -> None:
         """Make room for a block. Raises StoreFullError."""
-        self._log.reserve_block(block)
+        self._writer.reserve_block(block)
 
     def append_block(self, block: Block, *, first_index: int, last_index: int) -> None:
         """Append a block's entries from first_index on.
@@ -217,7 +217,7 @@ class LogStore(LogReader):
         nothing is written then.
         """
         assert (first_index, last_index) == (self.end_index + 1, block.last_index)
-        self._log.append_block(block)
+        self._writer.append_block(block)
         self.producers.note_block(block, first_index)
         self.memberships.note_block(block, first_index)
 
@@ -239,12 +239,12 @@ class LogStore(LogReader):
             )
         with self._checkpoints.lock:
             self.generation += 1
-            self._log.forget_from(first_index)
+            self._writer.forget_from(first_index)
             self.durable_index = min(self.durable_index, first_index - 1)
-            self._flushed_pos = min(self._flushed_pos, self._log.end_pos)
-            self._index_synced_pos = min(self._index_synced_pos, self._log.index_pos)
+            self._flushed_pos = min(self._flushed_pos, self._writer.end_pos)
+            self._index_synced_pos = min(self._index_synced_pos, self._writer.index_pos)
             self._checkpoints.lower(self.durable_index)
-            self._log.cut_files()
+            self._writer.cut_files()
         self.producers.cut(first_index)
         self.memberships.cut(first_index)
 
@@ -274,9 +274,9 @@ class LogStore(LogReader):
         return FlushTarget(
             end_index=-1 if self.is_empty else self.end_index,
             end_term=self.end_term,
-            end_pos=self._log.end_pos,
+            end_pos=self._writer.end_pos,
             generation=self.generation,
-            files=self._files.data.files_between(self._flushed_pos, self._log.end_pos),
+            files=self._files.data.files_between(self._flushed_pos, self._writer.end_pos),
         )
 
     def flush(self, target: FlushTarget) -> None:
@@ -319,8 +319,8 @@ class LogStore(LogReader):
     @property
     def room_is_short(self) -> bool:
         """Whether `preallocate` has segments to create."""
-        data, index = self._files.data, self._files.index
-        return data.room_is_short(self._log.end_pos) or index.room_is_short(self._log.index_pos)
+        data, index, writer = self._files.data, self._files.index, self._writer
+        return data.room_is_short(writer.end_pos) or index.room_is_short(writer.index_pos)
 
     def preallocate(self) -> None:
         """Create the next segments before the current ones are full; blocks.
@@ -329,8 +329,8 @@ class LogStore(LogReader):
         """
         with self.room.lock:
             ballast.restore(self._folder)
-            self._files.data.preallocate(self._log.end_pos)
-            self._files.index.preallocate(self._log.index_pos)
+            self._files.data.preallocate(self._writer.end_pos)
+            self._files.index.preallocate(self._writer.index_pos)
 
     def close(self) -> None:
         """Flush, save the checkpoint if there is room for it, and release the files."""

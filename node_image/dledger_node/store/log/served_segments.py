@@ -22,10 +22,10 @@ from dledger_node.store.segments.segment import Segment, SegmentClosedError
 class ServedSegments:
     """Lists and reads the segments of one log."""
 
-    def __init__(self, folder: Path, files: LogFiles, log: LogWriter) -> None:
+    def __init__(self, folder: Path, files: LogFiles, writer: LogWriter) -> None:
         self._folder = folder
         self._files = files
-        self._log = log
+        self._writer = writer
 
     def data(self, limit_index: int) -> list[SegmentFile]:
         """List the data files, readable up to entry limit_index (the committed index).
@@ -33,8 +33,8 @@ class ServedSegments:
         Raises LookupError if a segment is removed or closed meanwhile, and StoreDamagedError if the
         index cannot be read or does not say where they begin.
         """
-        files, begin_index = self._files, self._log.begin_index
-        limit_index = min(limit_index, self._log.end_index)
+        files, begin_index = self._files, self._writer.begin_index
+        limit_index = min(limit_index, self._writer.end_index)
         with _closed_is_missing(), _index_is_damaged(begin_index):
             end_pos = self._end_pos("data", limit_index)
             return [
@@ -49,8 +49,8 @@ class ServedSegments:
 
     def index(self, limit_index: int) -> list[SegmentFile]:
         """List the index files, readable up to the unit of limit_index."""
-        begin_index = self._log.begin_index
-        limit_index = min(limit_index, self._log.end_index)
+        begin_index = self._writer.begin_index
+        limit_index = min(limit_index, self._writer.end_index)
         end_pos = self._end_pos("index", limit_index)
         return [
             _segment_file(file, end_pos, max(file.start // INDEX_UNIT_SIZE, begin_index))
@@ -83,13 +83,13 @@ class ServedSegments:
         file = next((file for file in files if file.start == start), None)
         if file is None:
             return None
-        with _closed_is_missing(), _index_is_damaged(self._log.begin_index):
-            end_pos = self._end_pos(folder, min(limit_index, self._log.end_index))
+        with _closed_is_missing(), _index_is_damaged(self._writer.begin_index):
+            end_pos = self._end_pos(folder, min(limit_index, self._writer.end_index))
         return _readable_bytes(file, end_pos)
 
     def _end_pos(self, folder: Literal["data", "index"], limit_index: int) -> int:
         """Return where an entry, or its unit, ends; 0 before the first entry."""
-        if limit_index < self._log.begin_index:
+        if limit_index < self._writer.begin_index:
             return 0
         if folder == "index":
             return (limit_index + 1) * INDEX_UNIT_SIZE
@@ -108,7 +108,7 @@ class ServedSegments:
             at = disk.start_offset(name)
             if folder == "index":
                 error.damage = Damage.WRONG_INDEX
-                error.index = max(at // INDEX_UNIT_SIZE, self._log.begin_index)
+                error.index = max(at // INDEX_UNIT_SIZE, self._writer.begin_index)
             else:
                 error.index = self._last_index(at + error.size)
             raise
@@ -139,7 +139,7 @@ class ServedSegments:
 
     def _first_index(self, pos: int) -> int | None:
         with contextlib.suppress(StoreDamagedError, IndexError, SegmentClosedError):
-            return self._files.first_from(pos, self._log.begin_index, self._log.end_index)
+            return self._files.first_from(pos, self._writer.begin_index, self._writer.end_index)
         return None
 
     def _last_index(self, pos: int) -> int | None:
@@ -149,7 +149,7 @@ class ServedSegments:
         the file may be far from there, where the mender would find everything sound.
         """
         following = self._first_index(pos)
-        return None if following is None else max(following - 1, self._log.begin_index)
+        return None if following is None else max(following - 1, self._writer.begin_index)
 
     def stored(self, name: str, at: int, size: int, limit_index: int, known: bytes = b"") -> bytes:
         """Read bytes of a data file up to entry limit_index; blocks; any thread may call.
@@ -157,10 +157,10 @@ class ServedSegments:
         See `stored_bytes` for `known`. Raises LookupError if the file has no such committed bytes,
         StoreError, OSError.
         """
-        limit_index = min(limit_index, self._log.end_index)
+        limit_index = min(limit_index, self._writer.end_index)
         end_pos = 0
-        if limit_index >= self._log.begin_index:
-            with _closed_is_missing(), _index_is_damaged(self._log.begin_index):
+        if limit_index >= self._writer.begin_index:
+            with _closed_is_missing(), _index_is_damaged(self._writer.begin_index):
                 end_pos = self._files.end_pos(limit_index)
         return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, end_pos, known)
 
