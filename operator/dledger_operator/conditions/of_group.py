@@ -20,19 +20,6 @@ from dledger_operator.conditions import (
 from dledger_operator.conditions.condition import Judgment, stamped
 from dledger_operator.observed_state import ObservedGroup
 
-ALL: Final = (
-    ready,
-    leader_elected,
-    quorum_healthy,
-    endpoints_synced,
-    degraded,
-    progressing,
-    leader_placed,
-    broker_serving,
-    audit_passed,
-    paused,
-)
-
 _OF_PODS: Final = (
     ready,
     leader_elected,
@@ -44,6 +31,7 @@ _OF_PODS: Final = (
     broker_serving,
 )
 """The conditions that depend on the pods and their answers."""
+ALL: Final = (*_OF_PODS, audit_passed, paused)
 PODS_UNKNOWN: Final = "PodsUnknown"
 
 
