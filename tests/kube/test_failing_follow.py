@@ -24,9 +24,9 @@ from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.group_worker import GroupWorker
 from dledger_operator.behaviors.handover.nodes import Nodes
-from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviors.leader.following import Following
 from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.leader.role_labeler import FollowResult, RoleLabeler
 from dledger_operator.behaviors.report.group_reporter import GroupReporter
 from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.clients.errors import KubeError, RefusedError, UnavailableError
@@ -58,7 +58,7 @@ class World:
         self.snapshot.membership = membership()
         self.snapshot.endpoints = [EndpointView(pod="flights-1", ready=True)]
         polls = cast("LeaderPolls", self)
-        follower = LeaderFollower(
+        labeler = RoleLabeler(
             self,
             polls,
             ask=self.ask,
@@ -68,7 +68,7 @@ class World:
             on_conflict=lambda: None,
         )
         self.following = Following(
-            follower, polls, self.snapshot, clock=lambda: self.now_s, on_found=self._found
+            labeler, polls, self.snapshot, clock=lambda: self.now_s, on_found=self._found
         )
 
     def _found(self, followed: FollowResult) -> None:

@@ -12,9 +12,9 @@ from dledger_kube.fake_members import FakeMember, members
 from dledger_kube.objects import group, membership, pod
 from dledger_kube.pod_store import PodStore
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviors.leader.role_decision import Decision
+from dledger_operator.behaviors.leader.role_labeler import FollowResult, RoleLabeler
 from dledger_operator.behaviors.loops import Pace, Wake, repeat
 from dledger_operator.behaviors.members import observe
 from dledger_operator.clients.errors import ConflictError, UnavailableError
@@ -45,7 +45,7 @@ class World:
             (pod(ordinal, ip=node.ip) for ordinal, node in enumerate(nodes)), self._watch
         )
         self.polls = polls_of(self.wake.set)
-        self.follower = LeaderFollower(
+        self.labeler = RoleLabeler(
             self.store,
             self.polls,
             ask=lambda pods: observe.statuses(client, pods),
@@ -58,7 +58,7 @@ class World:
     async def operate(self) -> None:
         try:
             await repeat(
-                lambda: self.follower.run_once(GROUP, membership()),
+                lambda: self.labeler.run_once(GROUP, membership()),
                 what="follow",
                 wake=self.wake,
                 pace=Pace(interval_s=0.5, gap_s=0.0, failure_gap_s_max=0.1),
@@ -223,7 +223,7 @@ async def follow_once(store: PodStore) -> dict[str, str]:
             await node.say(7, "n1")
         changed = asyncio.Event()
         polls = LeaderPolls(client, Random(1), changed.set)
-        follower = LeaderFollower(
+        labeler = RoleLabeler(
             store,
             polls,
             ask=lambda pods: observe.statuses(client, pods),
@@ -238,7 +238,7 @@ async def follow_once(store: PodStore) -> dict[str, str]:
                 while len([each for each in polls.observations() if each.answers]) < 3:
                     changed.clear()
                     await changed.wait()
-            await follower.run_once(GROUP, membership())
+            await labeler.run_once(GROUP, membership())
         finally:
             await polls.stop()
         return {each.member_id: each.role(GROUP.roles) for each in store.pods()}
@@ -337,7 +337,7 @@ async def test_a_forged_term_is_taken_back_once_all_voters_answer(world: World) 
     await world.wait_until(lambda: world.followed.overstated == ("flights-0 (9999)",))
     assert world.followed.leader is None
 
-    # Only a poll that has noticed the silence wakes the follower once the member answers again.
+    # Only a poll that has noticed the silence wakes the labeler once the member answers again.
     await world.wait_until(lambda: not all(each.answers for each in world.polls.observations()))
     await world.nodes[2].answer()
     world.polls.retry_now()

@@ -11,7 +11,7 @@ import pytest
 from dledger_kube.objects import group, leads, membership, pod, says
 from dledger_kube.pod_store import PodStore
 from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
-from dledger_operator.behaviors.leader.follow_leader import (
+from dledger_operator.behaviors.leader.role_labeler import (
     CLOCK_S,
     HEAD_START_S,
     STANDING_BY_GAP_S,

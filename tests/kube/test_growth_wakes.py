@@ -15,7 +15,7 @@ from dledger_operator.api_objects import PodView, VolumeClaimView
 from dledger_operator.behaviors.children import group_reconcile
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.group_worker import GroupWorker
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
 

@@ -14,7 +14,7 @@ from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.handover.nodes import Nodes
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.members.scale_steps import next_step
 from dledger_operator.behaviors.rolls.group_roll import GroupRoll
 from dledger_operator.behaviors.rolls.permission import Cause, Held

@@ -12,7 +12,7 @@ from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.context import Context
 from dledger_operator.behaviors.group_worker import GroupWorker
 from dledger_operator.behaviors.handover.nodes import Nodes
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.clients.member_http import LEADER_WAIT_S, MemberHttpClient
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.spec.shape import Shape

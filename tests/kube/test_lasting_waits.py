@@ -16,7 +16,7 @@ from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.group_worker import GroupWorker
 from dledger_operator.behaviors.handover.placer import Placer
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.loops import LASTING_S_MAX, Lasting
 from dledger_operator.behaviors.rolls.group_roll import GroupRoll
 from dledger_operator.behaviors.rolls.roll import Roller

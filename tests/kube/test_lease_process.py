@@ -15,7 +15,7 @@ from dledger_kube.operated import operated
 from dledger_kube.operator_account import operator_kubeconfig
 from dledger_kube.operator_process import OperatorProcess
 from dledger_kube.played import Cluster, led_by
-from dledger_operator.behaviors.leader.follow_leader import HEAD_START_S
+from dledger_operator.behaviors.leader.role_labeler import HEAD_START_S
 
 pytest_plugins = ["api_server.fixtures"]
 

@@ -6,11 +6,11 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import group, leads, membership, pod, says, silent
 from dledger_kube.pod_store import PodStore
 from dledger_operator.api_objects import PodView
-from dledger_operator.behaviors.leader.follow_leader import (
+from dledger_operator.behaviors.leader.role_labeler import (
     CLOCK_S,
     LOOK_AGAIN_S,
     NOT_FOLLOWING_S_MAX,
-    LeaderFollower,
+    RoleLabeler,
 )
 from dledger_operator.observed_state import Observation
 
@@ -35,7 +35,7 @@ class Followed:
         self.now_s = 0.0
         self.polls = Polls()
         self.store = PodStore(tuple(pod(ordinal) for ordinal in range(pods)))
-        self.follower = LeaderFollower(
+        self.labeler = RoleLabeler(
             self.store,  # type: ignore[arg-type]
             self.polls,  # type: ignore[arg-type]
             ask=self._ask,
@@ -50,7 +50,7 @@ class Followed:
 
     async def run(self, *told: Observation, hibernate: bool = False) -> float | None:
         self.polls.told = [*told]
-        return await self.follower.run_once(group(hibernate=hibernate), membership())
+        return await self.labeler.run_once(group(hibernate=hibernate), membership())
 
     def role(self, ordinal: int) -> str:
         return self.store.pods()[ordinal].role(group().roles)

@@ -6,7 +6,7 @@ from dledger_kube.objects import group_body, pod
 from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviors.group_worker import GroupWorker
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.observed_state import Leader
 
 THREE = (pod(0), pod(1), pod(2))

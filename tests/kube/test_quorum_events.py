@@ -19,8 +19,8 @@ from dledger_kube.objects import (
 )
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
 from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.report.quorum_events import quorum_events
 from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.observed_state import ObservedGroup

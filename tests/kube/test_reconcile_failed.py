@@ -21,7 +21,7 @@ from dledger_operator.behaviors.children.reconcile_failed import (
 )
 from dledger_operator.behaviors.group_worker import GroupWorker
 from dledger_operator.behaviors.lasting_failure import LASTS_S
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.report.group_reporter import GATHERING_S_MAX
 from dledger_operator.clients.errors import (
     ConflictError,

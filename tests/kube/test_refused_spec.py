@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dledger_kube.objects import IMAGES, NOW, group_body
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.handover.nodes import Nodes
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
 from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.report.status import build_status
 from dledger_operator.spec.accepted import AcceptedSpec
 

@@ -12,7 +12,7 @@ from dledger_kube.worker_context import unconnected
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, Manifest, OwnerView
 from dledger_operator.behaviors.group_worker import GroupWorker
-from dledger_operator.behaviors.leader.follow_leader import HEAD_START_S, STANDING_BY_GAP_S
+from dledger_operator.behaviors.leader.role_labeler import HEAD_START_S, STANDING_BY_GAP_S
 from dledger_operator.clients.errors import ConflictError, KubeError, UnavailableError
 from dledger_operator.resources import client_service
 from dledger_operator.spec.group import Group
@@ -152,7 +152,7 @@ def child(kind: str, name: str, version: str = "7") -> dict[str, Any]:
 async def follows_by_new_roles(worker: GroupWorker) -> bool:
     """Return whether the worker is to read the roles again at once."""
     woken = await worker.loops.wakes["follow"].wait(0.01)
-    assert woken == worker._follower.roles_changed
+    assert woken == worker._labeler.roles_changed
     return woken
 
 
@@ -163,7 +163,7 @@ async def test_an_event_of_the_master_service_lets_every_replica_read_its_roles_
     worker = GroupWorker(group_body(), unconnected(), lambda: None)
     if acts:
         worker.act(None)
-    worker._follower.roles_changed = False
+    worker._labeler.roles_changed = False
 
     worker.child_changed("MODIFIED", child("ConfigMap", "flights-master"))
     worker.child_changed("MODIFIED", child("Service", "flights-slave"))
@@ -176,7 +176,7 @@ async def test_a_watch_that_begins_again_tells_nothing_new_about_the_roles() -> 
     worker = GroupWorker(group_body(), unconnected(), lambda: None)
     worker.child_changed("ADDED", child("Service", "flights-master"))
     assert await follows_by_new_roles(worker)
-    worker._follower.roles_changed = False
+    worker._labeler.roles_changed = False
 
     worker.child_changed(None, child("Service", "flights-master"))
     assert not await follows_by_new_roles(worker)
@@ -203,7 +203,7 @@ async def test_a_reconciliation_that_fails_after_the_services_has_changed_the_ro
 ) -> None:
     api = FailsAfterTheServices(error)
     worker = GroupWorker(group_body(), unconnected(api), lambda: None)
-    worker._follower.roles_changed = False
+    worker._labeler.roles_changed = False
 
     with pytest.raises(type(error)):
         await worker._reconcile()

@@ -8,7 +8,7 @@ import pytest
 from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, observed_group, pod
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.rolls.permission import Cause, Held
 from dledger_operator.conditions import progressing
 from dledger_operator.problem import Problem

@@ -9,7 +9,7 @@ from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.handover.nodes import Nodes
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.members.observed_members import MemberJudge, MemberReads
 
 DELETE_NODE = "delete its Node, or give it the taint"

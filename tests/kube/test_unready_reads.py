@@ -19,7 +19,7 @@ from dledger_operator.api_objects import (
 )
 from dledger_operator.behaviors.children.reconcile import ReconcileResult
 from dledger_operator.behaviors.group_worker import GroupWorker
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.loops import GROUP_PACES, LASTING_S_MAX, WAITING_INTERVAL_S
 from dledger_operator.clients.errors import UnavailableError
 

@@ -12,7 +12,7 @@ from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviors.group_worker import GroupWorker
 from dledger_operator.behaviors.lasting_failure import LASTS_S
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.report.group_reporter import GATHERING_S_MAX
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.observed_state import Leader, Membership

@@ -21,8 +21,8 @@ from dledger_operator.behaviors.founding.identity import IDENTITY_KEY
 from dledger_operator.behaviors.founding.startup_grace import StartupGracePeriod
 from dledger_operator.behaviors.handover.nodes import Nodes
 from dledger_operator.behaviors.leader import endpoints
-from dledger_operator.behaviors.leader.follow_leader import FollowResult
 from dledger_operator.behaviors.leader.leader_history import LeaderHistory
+from dledger_operator.behaviors.leader.role_labeler import FollowResult
 from dledger_operator.behaviors.members import observe
 from dledger_operator.behaviors.members.membership import recorded_membership
 from dledger_operator.behaviors.members.observed_members import MemberJudge, MemberReads

@@ -35,12 +35,12 @@ from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.handover.placer import Placer
 from dledger_operator.behaviors.leader.double_master import DoubleMasterDetector
 from dledger_operator.behaviors.leader.endpoints_check import EndpointsCheck
-from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviors.leader.following import Following
 from dledger_operator.behaviors.leader.leader_history import LeaderHistory
 from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviors.leader.member_pods import is_of_stateful_set
 from dledger_operator.behaviors.leader.role_decision import Decision
+from dledger_operator.behaviors.leader.role_labeler import FollowResult, RoleLabeler
 from dledger_operator.behaviors.loops import WAITING_INTERVAL_S
 from dledger_operator.behaviors.members import observe
 from dledger_operator.behaviors.members.membership import reported_membership
@@ -98,7 +98,7 @@ class GroupWorker:
         self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event, report)
         self._canary = Canary(context, self._snapshot, self._reporter.add_event, self._on_write)
         self.audits = GroupAudits(context, self._snapshot, self._reporter.add_event, self._wake)
-        self._follower = LeaderFollower(
+        self._labeler = RoleLabeler(
             context.api,
             self._polls,
             ask=self._rolls.ask,
@@ -108,7 +108,7 @@ class GroupWorker:
             on_conflict=context.metrics.conflicts.labels("follow").inc,
             stands_by=lambda: not self.loops.acts,
         )
-        following = self._follower, self._polls, self._snapshot
+        following = self._labeler, self._polls, self._snapshot
         self._following = Following(*following, clock=context.clock, on_found=self._on_found)
         self._scaler = Scaler(
             context.api,
@@ -169,7 +169,7 @@ class GroupWorker:
         if (group := self._snapshot.group_in_force) and is_of_stateful_set(body, self.name):
             self._counts.double_masters(self._double_masters.observe_event(kind, body, group.roles))
         self._polls.retry_now()
-        self._follower.saw(body["metadata"].get("resourceVersion", ""))
+        self._labeler.saw(body["metadata"].get("resourceVersion", ""))
         self._wake("follow")
 
     def claim_changed(self) -> None:
@@ -197,7 +197,7 @@ class GroupWorker:
 
     def _roles_changed(self) -> None:
         """Label the pods by the roles that the master Service has now."""
-        self._follower.roles_changed = True
+        self._labeler.roles_changed = True
         self._wake("follow")
 
     async def _reconcile(self) -> float | None:

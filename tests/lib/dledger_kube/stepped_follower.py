@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.pod_store import PodStore
 from dledger_operator.api_objects import ChildView, PodView
-from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
+from dledger_operator.behaviors.leader.role_labeler import FollowResult, RoleLabeler
 from dledger_operator.clients.errors import KubeError, UnavailableError
 from dledger_operator.observed_state import Membership, Observation
 from dledger_operator.spec.group import Group
@@ -114,7 +114,7 @@ async def _done(request: Request, outcome: Outcome, do: Callable[[], Awaitable[T
 
 
 class _Polls:
-    """The polls that the follower uses."""
+    """The polls that the labeler uses."""
 
     def __init__(self, of: "SteppedFollower") -> None:
         self._of = of
@@ -148,7 +148,7 @@ class SteppedFollower:
         self.looks_again_s: float | None = None
         """The result of the last turn."""
         self._api = SteppedApi(store, answer)
-        self._follower = LeaderFollower(
+        self._labeler = RoleLabeler(
             self._api,
             cast("LeaderPolls", _Polls(self)),
             ask=self._api.ask,
@@ -162,11 +162,11 @@ class SteppedFollower:
 
     def saw(self, pod: PodView) -> None:
         """Notify the operator of a pod, as a watch event does."""
-        self._follower.saw(pod.resource_version)
+        self._labeler.saw(pod.resource_version)
 
     def service_changed(self) -> None:
         """Notify the operator that the master Service has changed, as a watch event does."""
-        self._follower.roles_changed = True
+        self._labeler.roles_changed = True
 
     def is_list_old(self) -> bool:
         """Return whether the next request is a LIST that the server's cache may answer with pods
@@ -214,7 +214,7 @@ class SteppedFollower:
 
     async def _run_once(self) -> None:
         try:
-            self.looks_again_s = await self._follower.run_once(self.group, self.membership)
+            self.looks_again_s = await self._labeler.run_once(self.group, self.membership)
         except KubeError:
             return  # the loop would try again
 

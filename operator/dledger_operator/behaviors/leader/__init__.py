@@ -6,8 +6,8 @@ From the members' answers to the labels
     member_pods      which of them are the pods of the group's members
     leadership       who leads, by the members' answers
     role_decision    which labels the pods get next: fences first, then a promotion
-    follow_leader    applies these decisions until the labels are right
-    following        the runs of `follow_leader`, and what is reported while they fail
+    role_labeler     applies these decisions until the labels are right
+    following        the runs of `role_labeler`, and what is reported while they fail
     foreign_roles    takes the role from pods that only carry the group's label
 What follows from that
     endpoints        compares the endpoints of the master Service with the leader

@@ -12,20 +12,20 @@ from typing import Final
 
 from dledger_operator.behaviors.group_snapshot import GroupSnapshot
 from dledger_operator.behaviors.lasting_failure import LastingFailure
-from dledger_operator.behaviors.leader.follow_leader import FollowResult, LeaderFollower, pod_of
 from dledger_operator.behaviors.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviors.leader.leadership import leaders_of_highest_term
+from dledger_operator.behaviors.leader.role_labeler import FollowResult, RoleLabeler, pod_of
 from dledger_operator.problem import Problem
 
 FOLLOW_FAILS: Final = "FollowFails"
 
 
 class Following:
-    """The runs of a group's follower."""
+    """The runs of a group's role labeler."""
 
     def __init__(
         self,
-        follower: LeaderFollower,
+        labeler: RoleLabeler,
         polls: LeaderPolls,
         snapshot: GroupSnapshot,
         *,
@@ -33,7 +33,7 @@ class Following:
         on_found: Callable[[FollowResult], None],
     ) -> None:
         """Create the runs; `on_found` is called with what is known after a run that failed."""
-        self._follower = follower
+        self._labeler = labeler
         self._polls = polls
         self._snapshot = snapshot
         self._clock = clock
@@ -47,7 +47,7 @@ class Following:
         if snapshot.group is None:
             return None
         try:
-            again_s = await self._follower.run_once(snapshot.group, snapshot.membership)
+            again_s = await self._labeler.run_once(snapshot.group, snapshot.membership)
         except Exception as error:
             self._failed(error)
             raise
@@ -64,7 +64,7 @@ class Following:
         if self._failure.failed(self._clock()):
             message = f"the group's pods cannot be listed or labeled: {error}"
             self._problem = Problem(reason=FOLLOW_FAILS, message=message)
-        found = self._follower.unsettled
+        found = self._labeler.unsettled
         if found is None:
             self._on_found(self._by_polls())
             return

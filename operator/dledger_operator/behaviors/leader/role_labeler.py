@@ -93,7 +93,7 @@ class FollowResult:
         return self.leader not in (None, self.labeled)
 
 
-class LeaderFollower:
+class RoleLabeler:
     """Updates the role labels of one group's pods."""
 
     def __init__(
@@ -108,7 +108,7 @@ class LeaderFollower:
         on_conflict: Callable[[], None],
         stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Create a follower.
+        """Create a labeler for one group.
 
         `ask` asks members for their status, by pod uid. `on_decision` is called with every decision
         before it is applied, `on_settled` at the end of every run that leaves nothing to patch,
