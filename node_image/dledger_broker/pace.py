@@ -42,7 +42,7 @@ class Pace:
         await asyncio.sleep(min(BUSY_S, due_s) if due_s > 0 else BUSY_S)
 
     def hurry(self) -> None:
-        """Take note of something that may have to wait: the next look is at most BUSY_S away."""
+        """Record that something may have to wait: the next look is at most BUSY_S away."""
         self._must_hurry = True
         if self._hurried is not None and not self._hurried.done():
             self._hurried.set_result(None)

@@ -86,7 +86,7 @@ class ClientLeases:
         """What is left of a round over all clients, the next one last."""
 
     def joined(self, membership: Membership) -> None:
-        """Take note that a client has joined; the member that it is connected to will report it."""
+        """Record that a client has joined; the member that it is connected to will report it."""
         self._follow_term()
         self._words_about(membership)[NOBODY] = self._now_s() + ADOPTED_S
 

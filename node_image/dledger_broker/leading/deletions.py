@@ -32,15 +32,15 @@ class Deletions:
         return name in self and self._records[name] is not None
 
     def begin(self, name: str) -> None:
-        """Take note that the deletion of a name is proposed. Do not begin it twice."""
+        """Record that the deletion of a name is proposed, which must not begin twice."""
         self._records[name] = None
 
     def stamped(self, name: str, physical_offset: int) -> None:
-        """Take note of the record's place in the log."""
+        """Record the record's place in the log."""
         self._records[name] = physical_offset
 
     def refused(self, name: str) -> None:
-        """Take note that the deletion will never be in the log."""
+        """Record that the deletion will never be in the log."""
         self._records.pop(name, None)
 
     def clear(self) -> None:

@@ -132,7 +132,7 @@ class LogOwner(Stamper):
             at = end
 
     def _stamp_deletion(self, deletion: TopicDeleted | GroupDeleted, physical_offset: int) -> None:
-        """Take note of the place of a deletion in the log, which is the last record of its draft.
+        """Record the place of a deletion in the log, which is the last record of its draft.
 
         A topic of the same name starts again at offset 0, as in the state.
         """

@@ -86,7 +86,7 @@ class PendingTopics:
         return pending[-1] if pending else None
 
     def begin_setting(self, config: TopicConfig, change: bytearray) -> None:
-        """Take note that settings are proposed by this record.
+        """Record that settings are proposed by this record.
 
         Raises RefusedError if there is no room.
         """
@@ -111,7 +111,7 @@ class PendingTopics:
         self._queues += queues
 
     def stamped(self, record: bytearray, physical_offset: int) -> None:
-        """Take note of the place in the log of a record, which may be one of these settings."""
+        """Record the place in the log of a record, which may be one of these settings."""
         setting = self._by_change.get(id(record))
         if setting is not None:
             setting.physical_offset = physical_offset
@@ -125,7 +125,7 @@ class PendingTopics:
             self._release(setting)
 
     def begin_deleting(self, name: str) -> None:
-        """Take note that the deletion of a topic is proposed."""
+        """Record that the deletion of a topic is proposed."""
         self.deletions.begin(name)
 
     def _release_applied(self) -> None:

@@ -96,7 +96,7 @@ class Announcer:
         await self._name_servers.closed()
 
     def _link_lost(self, member_id: str) -> None:
-        """Take note that the connection to another member has broken."""
+        """Record that the connection to another member has broken."""
         now_s = self._now_s()
         if member_id == self._member.leader_id:
             self._gone, self._gone_until_s = (member_id, self._member.term), now_s + GONE_S

@@ -31,16 +31,16 @@ class DoorLinkOwner(Protocol):
     """The owner of a link."""
 
     def heard(self) -> None:
-        """Take note that the other member sends something, such as its answer to the HELLO."""
+        """Record that the other member sends something, such as its answer to the HELLO."""
 
     def answered(self, answers: Sequence[DoorAnswer]) -> None:
         """Take the answers of one frame."""
 
     def refused(self, requests: range) -> None:
-        """Take note that the other member does not take these requests: they had no effect."""
+        """Record that the other member does not take these requests: they had no effect."""
 
     def link_lost(self, link: "DoorLink") -> None:
-        """Take note that the connection is gone, or could not be made."""
+        """Record that the connection is gone, or could not be made."""
 
 
 class DoorLink(DialedLink):

@@ -58,7 +58,7 @@ class DoorNumbers:
             self._registrations[producer] = Sequences(producer)
 
     def resolve(self, number: Number, *, stored: bool) -> None:
-        """Take note that no further copy will be sent under these numbers."""
+        """Record that no further copy will be sent under these numbers."""
         sequences = self._registrations.get(number.producer)
         if sequences is not None:
             sequences.resolve(number.sequence, number.messages, acknowledged=stored)

@@ -35,12 +35,12 @@ class Hearing:
         self._mute = AvoidedLeader(now_s, refusals.MUTE)
 
     def opened(self) -> None:
-        """Take note that a new link replaces the last one."""
+        """Record that a new link replaces the last one."""
         self.heard_s, self._opened_s = -math.inf, self._now_s()
         self._doubted_s = None
 
     def heard(self) -> None:
-        """Take note that something came over the link."""
+        """Record that something came over the link."""
         self.heard_s = self._now_s()
         self._doubted_s = None
         self._mute.forgive()
@@ -50,7 +50,7 @@ class Hearing:
         self._mute.forgive()
 
     def unanswered(self, sent_s: float) -> None:
-        """Take note that a request has ended without its answer."""
+        """Record that a request has ended without its answer."""
         now_s = self._now_s()
         if self._doubted_s is None and self.heard_s <= sent_s <= now_s - SILENT_S:
             self._doubted_s = now_s

@@ -45,7 +45,7 @@ class Registrations:
         )
 
     def asked(self, request: int) -> None:
-        """Take note that a registration was requested."""
+        """Record that a registration was requested."""
         self._request, self._asked_s = request, self._now_s()
 
     def ends_late(self, heard_s: float) -> bool:

@@ -65,7 +65,7 @@ class Door(Protocol):
         """Take back a request that this member could not serve as the leader."""
 
     def ended(self, call: "Call") -> None:
-        """Take note that a request that has waited is answered."""
+        """Record that a request that has waited is answered."""
 
 
 class Call:
@@ -112,7 +112,7 @@ class Call:
         self.door.turned(self, way)
 
     def note_stored(self) -> None:
-        """Take note that its messages are in the log."""
+        """Record that its messages are in the log."""
         if self.waiting is not None:
             self.waiting.is_stored = True
 

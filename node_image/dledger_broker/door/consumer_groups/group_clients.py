@@ -123,7 +123,7 @@ class GroupClients:
         return gone
 
     def left(self, connection: BrokerConnection, group: str) -> list[Membership]:
-        """Take note that the client of a connection has left a group.
+        """Record that the client of a connection has left a group.
 
         Returns the memberships that no other connection has.
         """

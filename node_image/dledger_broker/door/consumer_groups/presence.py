@@ -79,12 +79,12 @@ class Presence:
         return not (self._is_waiting or self._changes or self._must_send_all)
 
     def seen(self, membership: Membership) -> None:
-        """Take note of a heartbeat."""
+        """Record a heartbeat."""
         self._changes[membership] = True
         self._beaten_s[membership] = self._now_s()
 
     def gone(self, membership: Membership) -> None:
-        """Take note that the last connection of a client to this member has closed."""
+        """Record that the last connection of a client to this member has closed."""
         self._changes[membership] = False
         self._beaten_s.pop(membership, None)
 

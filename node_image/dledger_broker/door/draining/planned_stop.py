@@ -78,5 +78,5 @@ class PlannedStop:
         await asyncio.sleep(AWAY_S)
 
     def has_answered_all(self) -> None:
-        """Take note that no request waits for its answer."""
+        """Record that no request waits for its answer."""
         self._answered.set()

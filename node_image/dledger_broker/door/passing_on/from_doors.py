@@ -134,5 +134,5 @@ class PassedOnCall(Call):
             self._way_back.turn(way)
 
     def note_stored(self) -> None:
-        """Take note that its messages are in the log."""
+        """Record that its messages are in the log."""
         self._way_back.way = Way.STORED

@@ -19,7 +19,7 @@ class OnTheWay:
         return self._last_number
 
     def sent(self, waiting: WaitingRequest, now_s: float) -> int:
-        """Take note of a request that is sent now; return its number."""
+        """Record a request that is sent now; return its number."""
         waiting.sent_s = now_s
         number = self.next_number()
         self._sent[number] = waiting

@@ -175,7 +175,7 @@ class ToLeader:
         self.go_on()
 
     def ended(self, call: Call) -> None:
-        """Take note that this member has answered a request as the leader, after it waited."""
+        """Record that this member has answered a request as the leader, after it waited."""
         waiting, call.waiting = call.waiting, None
         if waiting is not None and waiting.number is not None:
             self._numbers.resolve(waiting.number, stored=waiting.is_stored)
@@ -292,7 +292,7 @@ class ToLeader:
             self._take_back_sent(link)
 
     def heard(self) -> None:
-        """Take note that the leader is alive."""
+        """Record that the leader is alive."""
         self._hearing.heard()
 
     def refused(self, requests: range) -> None:

@@ -65,14 +65,14 @@ class Turns:
         self._things: dict[Hashable, _Thing] = {}
 
     def enter(self, waiting: WaitingRequest) -> None:
-        """Take note of a request."""
+        """Record a request."""
         key = thing_of(waiting.call.command, waiting.client)
         waiting.thing = key
         if key is not None:
             self._things.setdefault(key, _Thing()).count += 1
 
     def leave(self, waiting: WaitingRequest) -> None:
-        """Take note that a request has ended, or is served here."""
+        """Record that a request has ended, or is served here."""
         thing = self._things.get(waiting.thing)
         if thing is not None:
             thing.count -= 1
@@ -94,7 +94,7 @@ class Turns:
             thing.came_back(waiting)
 
     def put_back(self, every: Iterable[WaitingRequest]) -> None:
-        """Take note that these requests are no longer put off."""
+        """Record that these requests are no longer put off."""
         for waiting in every:
             thing = self._things.get(waiting.thing)
             if thing is not None:
@@ -113,7 +113,7 @@ class Turns:
 
 
 def _raise(newest: dict[int, _Place], waiting: WaitingRequest) -> None:
-    """Take note of the place of a request, if no newer one of its code is known."""
+    """Record the place of a request, if no newer one of its code is known."""
     code = waiting.call.command.code
     newest[code] = max(newest.get(code, _NONE), waiting.place)
 

@@ -87,14 +87,14 @@ class HeldPulls:
                 del self._being_read[pull.queue]
 
     def wake(self, queues: Iterable[QueueId]) -> None:
-        """Take note that the pulls of these queues are to be served."""
+        """Mark the pulls of these queues to be served."""
         for queue in queues:
             self.woken.update(self._by_queue.get(queue, {}))
             for pull in self._being_read.get(queue, ()):
                 pull.is_woken = True
 
     def wake_leaderless(self) -> None:
-        """Take note that the pulls that need a leader are to be served."""
+        """Mark the pulls that need a leader to be served."""
         self.woken.update(self._leaderless)
 
     def expired(self, now_s: float) -> Iterator[Pull]:

@@ -36,7 +36,7 @@ class ThreadTurns:
         read()
 
     def done(self, reader: Reader) -> None:
-        """Take note that a read is answered, and let the next one begin in its turn."""
+        """Record that a read is answered, and let the next one begin in its turn."""
         waiting = self._waiting.get(reader)
         if waiting is None:
             count = self._under_way.pop(reader, 0)
