@@ -69,7 +69,7 @@ async def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         server._store.append_bodies([body], 1)
     flush(server._store)
     hanging = HangingBroker(server, settings)
-    monkeypatch.setattr(server._health, "_stall_s", STALL_S)
+    monkeypatch.setattr(server._disk.health, "_stall_s", STALL_S)
     yield hanging
     hanging.may_answer.set()
     await hanging.broker._feed.close()
@@ -88,7 +88,7 @@ async def test_a_read_of_a_broker_that_the_disk_does_not_answer_stalls_the_membe
     kind: Callable[[HangingBroker], Awaitable[Callable[[], object]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    health, read = hanging.server._health, await kind(hanging)
+    health, read = hanging.server._disk.health, await kind(hanging)
     pread = os.pread
 
     def from_disk(fd: int, size: int, at: int) -> bytes:

@@ -68,11 +68,11 @@ class Leader:
 
     def stop_the_disk(self) -> None:
         """Let a thread make room that does not end."""
-        self.server._room._making = asyncio.get_running_loop().create_future()
+        self.server._disk.room._making = asyncio.get_running_loop().create_future()
 
     async def go_on(self) -> None:
         """Let the disk answer, and everything be written, committed and applied."""
-        self.server._room._making = None
+        self.server._disk.room._making = None
         self.drafts.go_on()
         await asyncio.sleep(0)
         first_index, last_index = 1, self.core.ledger_end_index

@@ -25,10 +25,10 @@ PARTS: dict[str, Callable[[DLedgerServer], tuple[Any, str]]] = {
     "connections": lambda server: (server._gate, "close"),
     "the end of connections": lambda server: (server._gate, "ended"),
     "state": lambda server: (server._state, "close"),
-    "saves of term and vote": lambda server: (server._waits, "close"),
-    "allocations": lambda server: (server._room, "close"),
-    "flushes": lambda server: (server._group_commit, "drain"),
-    "executor": lambda server: (server._executor, "shutdown"),
+    "saves of term and vote": lambda server: (server._disk.waits, "close"),
+    "allocations": lambda server: (server._disk.room, "close"),
+    "flushes": lambda server: (server._disk.group_commit, "drain"),
+    "executor": lambda server: (server._disk._executor, "shutdown"),
     "scrub": lambda server: (server._scrub, "close"),
     "checkpoint": lambda server: (server._store, "save_checkpoint"),
 }
@@ -221,14 +221,14 @@ async def test_a_member_that_must_stop_says_so_while_its_disk_holds_up_the_close
         return ""
 
     async def serve(server: DLedgerServer) -> None:
-        drain = server._group_commit.drain
+        drain = server._disk.group_commit.drain
 
         async def drain_slowly() -> None:
             closing.set()
             await may_close.wait()
             await drain()
 
-        monkeypatch.setattr(server._group_commit, "drain", drain_slowly)
+        monkeypatch.setattr(server._disk.group_commit, "drain", drain_slowly)
         asyncio.get_running_loop().call_soon(server.fail, error)
         await main.serve_member(settings, server, stopping)
 

@@ -149,7 +149,7 @@ async def test_a_flush_from_before_a_truncation_that_waits_counts_for_nothing(
     server.clients.peers.receive(push)
     await until(gate.met.is_set)
     flushing.open()
-    await until(lambda: server._group_commit._unreported is not None)
+    await until(lambda: server._disk.group_commit._unreported is not None)
 
     assert server._store.durable_index == 0
     assert core.durable_index <= 0
@@ -171,7 +171,7 @@ async def leader_without_spares(
         allocate(fd, at, size)
 
     server, core = make_server(folder)
-    monkeypatch.setattr(server._group_commit, "_look_ahead", lambda _: None)
+    monkeypatch.setattr(server._disk.group_commit, "_look_ahead", lambda _: None)
     await elect(server, core)
     monkeypatch.setattr(os, "posix_fallocate", slow)
     gate.shut()
@@ -268,7 +268,7 @@ async def test_a_push_that_waits_is_dropped_when_its_sender_opens_another_link(
     hello = replace(peers._owner.hello("n1"), sender_id="n1", receiver_id="n0", incarnation=2)
     assert peers.refuse_hello(hello) is None
     gate.open()
-    await until(lambda: not server._room.is_busy)
+    await until(lambda: not server._disk.room.is_busy)
 
     assert core.leader_id == "n0"
     assert server._store.end_index == 0
@@ -288,7 +288,7 @@ async def test_a_push_for_which_there_is_no_room_is_dropped_and_the_volume_is_fu
 
     monkeypatch.setattr(os, "posix_fallocate", no_room)
     server.clients.peers.receive(push)
-    await until(lambda: server._health.full)
+    await until(lambda: server._disk.health.full)
     await asyncio.sleep(0)
 
     assert len(attempts) == 1, "the leader tries again, not this member"

@@ -32,7 +32,7 @@ class HangingDisk:
 
         monkeypatch.setattr(page_cache, "read_cached", lambda *_: 0)
         monkeypatch.setattr(Segment, "read", from_disk)
-        monkeypatch.setattr(server._health, "_stall_s", STALL_S)
+        monkeypatch.setattr(server._disk.health, "_stall_s", STALL_S)
 
     def get(self) -> None:
         """Ask for an entry, as a client does."""
@@ -52,7 +52,7 @@ class HangingDisk:
 async def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HangingDisk]:
     server, core = make_server(tmp_path)
     await become_master(server, core)
-    await until(lambda: server._health.is_quiet)  # its first entry is flushed
+    await until(lambda: server._disk.health.is_quiet)  # its first entry is flushed
     disk = HangingDisk(server, monkeypatch)
     yield disk
     disk.may_answer.set()
@@ -70,7 +70,7 @@ async def until(met: Callable[[], bool]) -> None:
 async def test_a_disk_that_does_not_answer_a_read_stalls_the_member_until_it_does(
     disk: HangingDisk, read: Callable[[HangingDisk], None]
 ) -> None:
-    health, server = disk.server._health, disk.server
+    health, server = disk.server._disk.health, disk.server
     assert health.check() is None
 
     read(disk)

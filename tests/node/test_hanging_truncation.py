@@ -104,11 +104,11 @@ def hang_in_truncation(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
 
 async def stall(server: DLedgerServer) -> None:
     """Let the disk calls under way look as if they had taken a minute."""
-    server._waits.changes._began_s -= 60
-    server._health.check()
-    assert server._health.state is StorageState.STALLED
-    server._waits.changes._began_s += 60
-    server._health.check()
+    server._disk.waits.changes._began_s -= 60
+    server._disk.health.check()
+    assert server._disk.health.state is StorageState.STALLED
+    server._disk.waits.changes._began_s += 60
+    server._disk.health.check()
 
 
 async def test_a_truncation_that_hangs_stops_neither_the_loop_nor_lets_anything_overtake_it(
@@ -127,8 +127,10 @@ async def test_a_truncation_that_hangs_stops_neither_the_loop_nor_lets_anything_
             HeartBeatRequest(sender="n1", receiver="n0", term=2, committed_index=2, round=round_)
         )
         server.clients.peers.receive(push)
-    server._group_commit.start()
-    assert server._group_commit.in_flight_s == 0.0, "no flush begins of a log that is being cut"
+    server._disk.group_commit.start()
+    assert server._disk.group_commit.in_flight_s == 0.0, (
+        "no flush begins of a log that is being cut"
+    )
     assert links.messages == []
     assert core.readable_index == -1
     gate.open.set()
@@ -161,14 +163,14 @@ async def test_a_flush_that_ends_during_a_truncation_counts_for_nothing(
         flush(store, target)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LogStore, "flush", slow)
-    server._group_commit._thread._do = server._store.flush  # type: ignore[union-attr]
+    server._disk.group_commit._thread._do = server._store.flush  # type: ignore[union-attr]
     server.clients.appends.append([AppendCall(Client(), 7, b"mine too")])
     await met(flushing)
     server.clients.peers.receive(push)
     await met(gate)
     flushing.open.set()
     async with asyncio.timeout(10):
-        while server._group_commit._unreported is None:  # noqa: ASYNC110 - a thread flushes
+        while server._disk.group_commit._unreported is None:  # noqa: ASYNC110 - a thread flushes
             await asyncio.sleep(0.001)
     assert links.confirmed() == []
     gate.open.set()
@@ -191,7 +193,7 @@ async def test_the_loop_does_not_wait_for_the_lock_of_the_checkpoint(
 
     server.clients.peers.receive(push_of_another_leader(tmp_path, [b"another's"]))
     async with asyncio.timeout(10):
-        while server._core_loop.saving is None or not server._waits.changes.in_flight_s:  # noqa: ASYNC110
+        while server._core_loop.saving is None or not server._disk.waits.changes.in_flight_s:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert links.messages == []
     gate.open.set()

@@ -124,7 +124,7 @@ class Begun:
 
     def make_room(self) -> None:
         self.server.clients.go_on = self.work  # type: ignore[method-assign]
-        self.server._room._make(lambda: None)
+        self.server._disk.room._make(lambda: None)
 
 
 @pytest.mark.parametrize("begin", [Begun.read_disk, Begun.fetch_push, Begun.make_room])
@@ -135,7 +135,7 @@ async def test_work_after_a_thread_is_measured_like_other_input(
     monkeypatch.setattr(LoopLag, "begin_turn", lambda _: events.append("turn"))
     server, core = make_server(tmp_path)
     await become_master(server, core)
-    await until(lambda: "turn" in events and not server._group_commit.in_flight_s)
+    await until(lambda: "turn" in events and not server._disk.group_commit.in_flight_s)
     events.clear()
 
     begin(Begun(server, events))

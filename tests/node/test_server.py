@@ -252,7 +252,7 @@ async def test_a_full_volume_and_a_broken_disk_refuse_appends_with_different_cod
 ) -> None:
     """A client waits for room. From a member that leaves the group, it turns to another one."""
     server, core = make_server(tmp_path)
-    monkeypatch.setattr(server._group_commit, "_look_ahead", lambda _: None)
+    monkeypatch.setattr(server._disk.group_commit, "_look_ahead", lambda _: None)
     await elect(server, core)
     client = Client()
 

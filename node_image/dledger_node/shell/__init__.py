@@ -9,6 +9,7 @@ The life of a member
 The loop that drives the core
     loop           gives inputs to the core, does the work that follows, and notifies the services
     writes         carries out the core's writes in the log store
+    disk_work      flushes and other work that waits for the disk, and the threads for it
     disk_waits     work of the core that waits for the disk
     room           room in the log for the entries of clients
     clock          when the next tick is due, and how much time a pause has taken

@@ -13,11 +13,8 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
 
-from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
 from dledger_node.closing import Closing
 from dledger_node.errors import StoreFullError
@@ -29,14 +26,13 @@ from dledger_node.remoting.lingering import LINGER_S
 from dledger_node.remoting.links import Links
 from dledger_node.shell.clients import ClientService
 from dledger_node.shell.departure import Departure
-from dledger_node.shell.disk_waits import DiskWaits
+from dledger_node.shell.disk_work import DiskWork
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.loop import CoreLoop
 from dledger_node.shell.meters import Meters
 from dledger_node.shell.peers import LinkOwner, PeerMessages
-from dledger_node.shell.room import LogRoom
 from dledger_node.shell.ticker import Ticker
 from dledger_node.shell.view import MemberView
 from dledger_node.shell.writes import StoreWriter
@@ -45,16 +41,11 @@ from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.group_file import GroupFile
-from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.handover import VolumeHandover
-from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
-
-ASYNC_FLUSH_INTERVAL_S: Final = 0.01
-"""Java's `flushFileInterval`; Java only flushes at this interval."""
 
 
 class DLedgerServer:
@@ -91,25 +82,16 @@ class DLedgerServer:
             begin_turn=partial(self._begin_turn, self._ticker.wake),
             begin_peer_turn=partial(self._begin_turn, self._ticker.catch_up),
         )
-        self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
-        async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-        self._group_commit = GroupCommit(
+        self._disk = DiskWork(
+            settings,
             store,
-            self._executor,
-            interval_s=ASYNC_FLUSH_INTERVAL_S if async_flush else 0.0,
-            on_durable=self._flushed,
-            on_failed=self.fail,
-        )
-        self._waits = DiskWaits(
             save_hard_state,
             begin_turn=self._loop_lag.begin_turn,
-            go_on=self._resume,
+            on_durable=self._flushed,
+            go_on=self._go_on,
             fail=self.fail,
         )
-        works = self._group_commit, self._waits.saves, self._waits.changes
-        self._health = VolumeHealth(store, *works, stall_s=settings.flush_stall_ms / 1000)
-        self._handover = VolumeHandover(core, self._health, self._turn)
-        self._room = self._log_room()
+        self._handover = VolumeHandover(core, self._disk.health, self._turn)
         cut_links = self._gate.cut_links
         self._identity = GroupIdentity(group_file, core, cut_links=cut_links, fail=self.fail)
         self._incarnation = int(uniform(1, 1 << 53))
@@ -118,15 +100,14 @@ class DLedgerServer:
         self._state = keeper.keep(
             state, settings, store, core, send=self._links.send_one, fail=self.fail
         )
-        writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
-        self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
-        self._waits.drive(self._core_loop)
+        self._core_loop = self._driven_core()
+        self._disk.waits.drive(self._core_loop)
         self._upkeep = self._store_upkeep(settings, meters)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
         leave = self._departure.begin
         self._scrub = Scrub(settings, store, meters.mended, core, leave=leave)
         self.clients = self._client_service(settings, self._peer_messages(owner))
-        self._health.watch(owner, self.clients.disk_reads, self.clients.program_reads)
+        self._disk.health.watch(owner, self.clients.disk_reads, self.clients.program_reads)
         self.view = self._member_view(version, watch := LeaderWatch(core))
         self._core_loop.listen([*self.clients.listeners, self, self._state, watch, self._identity])
 
@@ -147,7 +128,7 @@ class DLedgerServer:
             self._core,
             self._core_loop,
             self._store,
-            self._room,
+            self._disk.room,
             self._state,
             gate=self._gate,
             identity=self._identity,
@@ -157,24 +138,14 @@ class DLedgerServer:
             incarnation=self._incarnation,
         )
 
-    def _log_room(self) -> LogRoom:
-        room = LogRoom(
-            self._store,
-            self._health,
-            self._executor,
-            is_saving=lambda: self._waits.any,
-            go_on=self._go_on,
-            fail=self.fail,
-        )
-        self._health.watch(room)
-        return room
-
-    def _driven_core(self, writer: StoreWriter, *, confirm_unflushed: bool) -> CoreLoop:
+    def _driven_core(self) -> CoreLoop:
+        disk = self._disk
+        writer = StoreWriter(self._store, disk.group_commit, disk.waits, self._state.reading)
         return CoreLoop(
             self._core,
             writer,
             self._links,
-            confirm_unflushed=confirm_unflushed,
+            confirm_unflushed=disk.confirms_unflushed,
             release_reads=self._release_reads,
             fail=self.fail,
             catch_up=self._ticker.catch_up,
@@ -193,10 +164,10 @@ class DLedgerServer:
             settings,
             self._store,
             self._core,
-            self._health,
+            self._disk.health,
             self._state,
             clock=meters.wall_clock,
-            is_saving=lambda: self._waits.any,
+            is_saving=self._disk.is_saving,
             send=self._links.send_one,
             fail=self.fail,
         )
@@ -207,8 +178,8 @@ class DLedgerServer:
             owner,
             self._core_loop,
             self._store,
-            self._health,
-            self._room,
+            self._disk.health,
+            self._disk.room,
             self._state,
             self._upkeep,
             core=self._core,
@@ -224,7 +195,7 @@ class DLedgerServer:
             version=version,
             core=self._core,
             store=self._store,
-            group_commit=self._group_commit,
+            group_commit=self._disk.group_commit,
             upkeep=self._upkeep,
             scrub=self._scrub,
             state=self._state,
@@ -270,11 +241,7 @@ class DLedgerServer:
         closing.step(self._gate.close)
         await closing.wait(lambda: self._gate.ended(LINGER_S))
         await closing.wait(self._state.close)
-        await closing.wait(self._waits.close)
-        await closing.wait(self._room.close)
-        await closing.wait(self._waits.close)  # for work that the room let continue
-        await closing.wait(self._group_commit.drain)
-        closing.step(self._executor.shutdown)
+        await self._disk.close(closing)
         closing.step(self._scrub.close)
         closing.step(self._save_checkpoint)
         closing.step(self._store.close)
@@ -302,13 +269,17 @@ class DLedgerServer:
         if self._store.damage is not None:
             self._scrub.wake()
         self._watch_storage()
-        if self._core.leads or not self._health.stalled:
-            self._core_loop.tick(elapsed_ticks, has_room=not self._health.full)
+        if self._core.leads or not self._disk.health.stalled:
+            self._core_loop.tick(elapsed_ticks, has_room=not self._disk.health.full)
         self.clients.expire(self._loop.time())
 
     def _at_rest_until_s(self) -> float:
         """Return the time up to which only the core needs a tick; a past time if others do."""
-        if self._departure.begun or self._store.damage is not None or not self._health.is_quiet:
+        if (
+            self._departure.begun
+            or self._store.damage is not None
+            or not self._disk.health.is_quiet
+        ):
             return -math.inf
         return self.clients.next_deadline_s
 
@@ -326,11 +297,6 @@ class DLedgerServer:
     def _flushed(self, target: FlushTarget) -> None:
         self._loop_lag.begin_turn()
         self._core_loop.persisted(target.end_index, target.end_term)
-
-    def _resume(self) -> None:
-        """Report flushes again, and take what waited behind the core's work."""
-        self._group_commit.resume()
-        self._go_on()
 
     def _go_on(self) -> None:
         """Take the pushes and entries that waited until the log takes entries again."""
