@@ -13,11 +13,11 @@ def test_the_exit_code_of_a_load_is_logged_while_its_input_goes_on() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as shell:
         assert shell.stdin is not None
         assert shell.stderr is not None
-        said = shell.stderr.readline()
+        output = shell.stderr.readline()
         is_running = shell.poll() is None
         shell.stdin.close()
 
-    assert said == b"dledger append has ended with exit code 3\n"
+    assert output == b"dledger append has ended with exit code 3\n"
     assert (is_running, shell.returncode) == (True, 3)
 
 

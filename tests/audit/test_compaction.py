@@ -194,8 +194,8 @@ def test_members_with_different_histories_are_refused(tmp_path: Path) -> None:
 
 def test_followers_are_read_before_the_leader(tmp_path: Path) -> None:
     logs = members_of(tmp_path, key_history(COUNT, 1))
-    said = manifest(logs["n0"], "n0", peers=logs)
-    leads = replace(said, status=replace(said.status, leader_id="n0"))
+    served = manifest(logs["n0"], "n0", peers=logs)
+    leads = replace(served, status=replace(served.status, leader_id="n0"))
 
     planned = plan("g", copies_of(logs, {"n0": leads}), "kv", 20, None)
 

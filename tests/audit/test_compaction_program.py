@@ -73,8 +73,8 @@ def test_an_archive_of_folders_is_proven_and_a_fault_is_named(
 
     next((archive.log / "data").iterdir()).write_bytes(b"")
     assert main([*proof, "-o", "json"]) == ExitCode.DAMAGED
-    said = json.loads(capsys.readouterr().out)
-    assert said["counts"]["digest_differs"] == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["counts"]["digest_differs"] == 1
 
 
 def test_folders_are_only_read(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_a_run_with_nothing_to_do_starts_no_spark(
 
     assert main([*compact_arguments(logs, tmp_path / "a"), "-o", "json"]) == ExitCode.SOUND
 
-    said = json.loads(capsys.readouterr().out)
-    assert (said["sha256"], said["endIndex"]) == (archive.info.copy_sha256, COUNT - 1)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["sha256"], printed["endIndex"]) == (archive.info.copy_sha256, COUNT - 1)
 
 
 def test_a_member_that_cannot_be_read_is_named(
@@ -150,9 +150,9 @@ def test_a_member_that_cannot_be_read_is_named(
     code = main(compact_arguments(logs, tmp_path / "a"))
 
     assert code == ExitCode.REFUSED
-    said = capsys.readouterr().err
-    assert "the member n1 cannot be read" in said
-    assert "no sound checkpoint" in said
+    stderr = capsys.readouterr().err
+    assert "the member n1 cannot be read" in stderr
+    assert "no sound checkpoint" in stderr
 
 
 @pytest.mark.parametrize("place", ["/dev/null", "/dev/null/a", "/proc/a"])
@@ -161,9 +161,9 @@ def test_an_impossible_place_for_an_archive_is_refused(
 ) -> None:
     assert main(compact_arguments(folders(tmp_path), Path(place))) == ExitCode.REFUSED
 
-    said = capsys.readouterr().err
-    assert f"{place} cannot hold an archive" in said
-    assert "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert f"{place} cannot hold an archive" in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize("number", [0, 10])
@@ -310,9 +310,9 @@ def test_a_log_whose_description_is_lost_is_not_removed_if_it_begins_earlier(
 
     assert main(compact_arguments(late, place)) == ExitCode.REFUSED
 
-    said = capsys.readouterr().err
-    assert f"has the log {made.info.folder}" in said
-    assert "no archive.json" in said
+    stderr = capsys.readouterr().err
+    assert f"has the log {made.info.folder}" in stderr
+    assert "no archive.json" in stderr
     assert made.damaged_files() == []
 
 

@@ -38,21 +38,21 @@ def test_the_first_entry_that_no_member_has_intact_is_named(run: Run, tmp_path: 
     logs = folders(tmp_path)
     first, _ = damaged_everywhere(logs)
 
-    code, _, said = run(*compact_arguments(logs, tmp_path / "a"))
+    code, _, stderr = run(*compact_arguments(logs, tmp_path / "a"))
 
-    assert code == ExitCode.REFUSED, said
-    assert f"no copy has the entries {first} to {first} intact" in said
-    assert "n0: bad_body_crc; n1: bad_body_crc; n2: bad_body_crc" in said
-    assert "Traceback" not in said
+    assert code == ExitCode.REFUSED, stderr
+    assert f"no copy has the entries {first} to {first} intact" in stderr
+    assert "n0: bad_body_crc; n1: bad_body_crc; n2: bad_body_crc" in stderr
+    assert "Traceback" not in stderr
     assert Archive.load(tmp_path / "a") is None
 
 
 def test_a_decoder_that_fails_is_named(run: Run, tmp_path: Path) -> None:
-    code, _, said = run(*compact_arguments(folders(tmp_path), tmp_path / "a", FAILING))
+    code, _, stderr = run(*compact_arguments(folders(tmp_path), tmp_path / "a", FAILING))
 
-    assert code == ExitCode.REFUSED, said
-    assert f"the decoder {FAILING} failed" in said
-    assert "Traceback" not in said
+    assert code == ExitCode.REFUSED, stderr
+    assert f"the decoder {FAILING} failed" in stderr
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize("entries_max", [None, 1])
@@ -102,11 +102,11 @@ def test_a_front_that_only_a_damaged_member_has_is_not_left_out(tmp_path: Path) 
     """Its index does not show which entry its first file begins with."""
     log = write_log(tmp_path / "n0", key_history(400, 3), small_shape())
     without_first_entry(log, "damaged")
-    said = manifest(log, "n0")
-    said = replace(said, data=[replace(said.data[0], first_index=-1), *said.data[1:]])
+    served = manifest(log, "n0")
+    served = replace(served, data=[replace(served.data[0], first_index=-1), *served.data[1:]])
 
     with pytest.raises(RefusedError, match="no copy has the entries 0 to"):
-        compacted(copies_of({"n0": log}, {"n0": said}), tmp_path / "a")
+        compacted(copies_of({"n0": log}, {"n0": served}), tmp_path / "a")
 
 
 def test_a_folder_that_does_not_show_where_its_log_begins_is_refused(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def group(folder: Path, *members: str) -> dict[str, Log]:
 def says(
     logs: dict[str, Log], member: str, committed_index: int = COUNT - 1, **status: Any
 ) -> Manifest:
-    said = manifest(logs[member], member, peers=logs, committed_index=committed_index)
-    return replace(said, status=replace(said.status, **status))
+    served = manifest(logs[member], member, peers=logs, committed_index=committed_index)
+    return replace(served, status=replace(served.status, **status))
 
 
 def details(summary: AuditSummary, check: str) -> list[str]:
@@ -189,10 +189,10 @@ def test_a_learner_whose_storage_is_not_sound_counts_as_not_read(
     storage: StorageState, is_joining: bool, tmp_path: Path
 ) -> None:
     logs = group(tmp_path, "n0", "n1", "n2", "n3")
-    told = {member: says(logs, member, **LEARNERS) for member in logs}
-    told["n3"] = says(logs, "n3", **LEARNERS, storage=storage, joining=is_joining)
+    served = {member: says(logs, member, **LEARNERS) for member in logs}
+    served["n3"] = says(logs, "n3", **LEARNERS, storage=storage, joining=is_joining)
 
-    summary = local_audit(logs, told)
+    summary = local_audit(logs, served)
 
     assert findings(summary) == {("not_counted", "n3", -1, -1)}
     assert (
@@ -203,10 +203,10 @@ def test_a_learner_whose_storage_is_not_sound_counts_as_not_read(
 
 def test_a_learner_that_joins_is_no_finding(tmp_path: Path) -> None:
     logs = group(tmp_path, "n0", "n1", "n2", "n3")
-    told = {member: says(logs, member, **LEARNERS) for member in logs}
-    told["n3"] = says(logs, "n3", **LEARNERS, joining=True)
+    served = {member: says(logs, member, **LEARNERS) for member in logs}
+    served["n3"] = says(logs, "n3", **LEARNERS, joining=True)
 
-    assert local_audit(logs, told).findings == 0
+    assert local_audit(logs, served).findings == 0
 
 
 def test_a_copy_of_a_voter_that_does_not_count_makes_no_majority(tmp_path: Path) -> None:
@@ -221,25 +221,25 @@ def test_a_copy_of_a_voter_that_does_not_count_makes_no_majority(tmp_path: Path)
 
 def test_a_learner_is_compared_and_named_but_makes_no_majority(tmp_path: Path) -> None:
     logs = group(tmp_path, "n0", "n1", "n2", "n3")
-    told = {member: says(logs, member, **LEARNERS) for member in logs}
-    assert local_audit(logs, told).verdict is Verdict.SOUND
+    served = {member: says(logs, member, **LEARNERS) for member in logs}
+    assert local_audit(logs, served).verdict is Verdict.SOUND
     logs["n3"] = write_log(tmp_path / "other", with_other_body(ENTRIES, 4501), SHAPE)
-    told["n3"] = says(logs, "n3", **LEARNERS)
+    served["n3"] = says(logs, "n3", **LEARNERS)
 
-    summary = local_audit(logs, told)
+    summary = local_audit(logs, served)
 
     assert findings(summary) == {("differs_from_majority", "n3", 4501, 4501)}
     assert summary.verdict is Verdict.DIVERGED
     for member in ("n0", "n1"):
         damage.flip_body(logs[member], 77)
-    assert ("too_few_copies", "", 77, 77) in findings(local_audit(logs, told))
+    assert ("too_few_copies", "", 77, 77) in findings(local_audit(logs, served))
 
 
 def test_a_learner_without_a_url_is_missing(tmp_path: Path) -> None:
     logs = group(tmp_path, "n0")
-    told = {"n0": says(logs, "n0", voters=["n0"], learners=["n3"])}
+    served = {"n0": says(logs, "n0", voters=["n0"], learners=["n3"])}
 
-    assert findings(local_audit(logs, told)) == {("member_unreachable", "n3", -1, -1)}
+    assert findings(local_audit(logs, served)) == {("member_unreachable", "n3", -1, -1)}
 
 
 def test_members_are_voters_by_the_latest_membership(tmp_path: Path) -> None:

@@ -145,14 +145,14 @@ def test_a_history_that_cannot_be_kept_does_not_hide_the_verdict(
         raise HadoopError(f"{self.uri} does not take {name}")
 
     monkeypatch.setattr(HadoopFolder, "replace", fail)
-    code, report, said = audited(run, place, 2, "--html", str(page))
+    code, report, stderr = audited(run, place, 2, "--html", str(page))
 
     assert code == ExitCode.FAILED
     assert "history_changed" in report
     assert "history_not_kept" in report
     assert "history_changed" in page.read_text()
-    assert f"dledger-audit: {place.as_uri()} does not take history.parquet" in said
-    assert "Traceback" not in said
+    assert f"dledger-audit: {place.as_uri()} does not take history.parquet" in stderr
+    assert "Traceback" not in stderr
     assert names(place) == ["history.parquet"], "no lock"
 
 
@@ -162,13 +162,13 @@ def test_a_history_that_cannot_be_kept_on_a_volume_does_not_end_a_job_that_has_a
     told, place = tmp_path / "summary", "/proc/history"  # nobody can make a folder there
     options = ["--history", place, "--summary-file", str(told), "--verdict-exits-0"]
 
-    code, report, said = audited(run, tmp_path / "logs", 1, *options)
+    code, report, stderr = audited(run, tmp_path / "logs", 1, *options)
 
     summary = AuditSummary.from_json(told.read_bytes())
     assert (code, summary.verdict) == (0, Verdict.SOUND)
     assert [each.check for each in summary.first_findings] == ["history_not_kept"]
     assert "history_not_kept" in report
-    assert "dledger-audit: the history cannot be written" in said
+    assert "dledger-audit: the history cannot be written" in stderr
 
 
 def test_a_lock_that_cannot_be_removed_hides_no_result_and_no_error(
@@ -187,11 +187,11 @@ def test_a_lock_that_cannot_be_removed_hides_no_result_and_no_error(
 
     monkeypatch.setattr(HadoopFolder, "remove", fail)
     place = tmp_path / "history"
-    code, report, said = audited(run, place, 1)
+    code, report, stderr = audited(run, place, 1)
 
     assert code == ExitCode.SOUND
     assert "Sound" in report
-    assert f"does not remove {HADOOP_LOCK_FILE}; the next run waits for a minute" in said
+    assert f"does not remove {HADOOP_LOCK_FILE}; the next run waits for a minute" in stderr
     remote = HadoopFolder(spark.sparkContext, (tmp_path / "other").as_uri())
     with pytest.raises(RefusedError, match="what ended the run"), remote.locked():
         raise RefusedError("what ended the run")
@@ -203,11 +203,11 @@ def test_a_history_that_cannot_be_read_is_named_by_its_uri(run: Run, tmp_path: P
     place.mkdir()
     (place / "history.parquet").write_bytes(b"no Parquet")
 
-    code, _, said = audited(run, place, 1)
+    code, _, stderr = audited(run, place, 1)
 
     assert code == ExitCode.FAILED
-    assert f"{place.as_uri()}/history.parquet cannot be read" in said
-    assert "/dledger-audit-" not in said
+    assert f"{place.as_uri()}/history.parquet cannot be read" in stderr
+    assert "/dledger-audit-" not in stderr
 
 
 def test_the_two_kinds_of_run_keep_each_other_out(spark: SparkSession, tmp_path: Path) -> None:
@@ -288,8 +288,10 @@ def test_an_old_log_that_cannot_be_removed_does_not_hide_the_new_archive(
     hadoop_archive.publish(remote, later)
 
     assert hadoop_archive.fetch(remote, tmp_path / "fetched") == later.info
-    said = capsys.readouterr().err
-    assert f"the archive was changed, but {remote.uri} does not remove {first.info.folder}" in said
+    stderr = capsys.readouterr().err
+    assert (
+        f"the archive was changed, but {remote.uri} does not remove {first.info.folder}" in stderr
+    )
 
 
 def test_where_a_log_by_uri_begins_is_known_without_its_description(
@@ -319,9 +321,9 @@ def test_a_file_that_is_not_removed_is_an_error(spark: SparkSession, tmp_path: P
 
 def test_an_archive_by_uri_that_is_none_is_named_by_its_uri(run: Run, tmp_path: Path) -> None:
     uri = (tmp_path / "empty").as_uri()
-    code, _, said = run("verify-compaction", f"n0={tmp_path}", uri)
+    code, _, stderr = run("verify-compaction", f"n0={tmp_path}", uri)
     assert code == ExitCode.REFUSED
-    assert f"{uri} is no archive: it has no archive.json" in said
+    assert f"{uri} is no archive: it has no archive.json" in stderr
 
 
 @pytest.mark.parametrize(

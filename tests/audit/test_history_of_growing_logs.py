@@ -78,11 +78,11 @@ class Growing:
             ledger_begin_index=self.first * CHUNK,
             committed_index=self.end * CHUNK - 1,
         )
-        told = {MEMBER: replace(self.says, status=status, life="a")}
+        served = {MEMBER: replace(self.says, status=status, life="a")}
         passes = RememberingPasses(self, self.history, since_last=since_last)  # type: ignore[arg-type]
-        passes.digests(told, ())
+        passes.digests(served, ())
         found = compared(self.history.rows, passes.read, ELECTORATE)
-        self.history = self.history.after(passes.read, found, told, {}, ALONE)
+        self.history = self.history.after(passes.read, found, served, {}, ALONE)
 
     @property
     def unread_for(self) -> int:
@@ -92,8 +92,8 @@ class Growing:
 
 @pytest.fixture
 def says(tmp_path: Path) -> Manifest:
-    said: Manifest = manifest(write_log(tmp_path / "log", history(10), small_shape()), MEMBER)
-    return said
+    served: Manifest = manifest(write_log(tmp_path / "log", history(10), small_shape()), MEMBER)
+    return served
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def rows() -> pa.Table:
 @pytest.fixture
 def said(tmp_path: Path) -> dict[str, Manifest]:
     log = write_log(tmp_path / "log", history(10), small_shape())
-    told = replace(manifest(log, "n0"), life="a")
-    status = replace(told.status, committed_index=CHUNKS * CHUNK - 1)
-    return dict.fromkeys(MEMBERS, replace(told, status=status))
+    served = replace(manifest(log, "n0"), life="a")
+    status = replace(served.status, committed_index=CHUNKS * CHUNK - 1)
+    return dict.fromkeys(MEMBERS, replace(served, status=status))
 
 
 class Served:

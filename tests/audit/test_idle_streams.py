@@ -46,8 +46,8 @@ def streamed(world: World, folder: Path) -> Iterator[LogStream]:
     def says(member: str, last: int) -> Manifest:
         return manifest(logs[member], member, peers=logs, committed_index=last)
 
-    said = {"n0": lambda: says("n0", 50), "n1": lambda: says("n1", world.committed_index)}
-    with members(logs, said, dict.fromkeys(logs, world.interrupt)) as path:
+    served = {"n0": lambda: says("n0", 50), "n1": lambda: says("n1", world.committed_index)}
+    with members(logs, served, dict.fromkeys(logs, world.interrupt)) as path:
         stream = LogStream(parse({"path": path}), clock=lambda: world.now, sleep=world.sleep)
         assert stream.latest(END, is_bounded=True) == END
         yield stream

@@ -77,8 +77,8 @@ def test_neighboring_tasks_prefer_different_members_and_the_leader_comes_last(
     tmp_path: Path,
 ) -> None:
     logs = group(tmp_path)
-    said = manifest(logs["n0"], "n0", peers=logs)
-    leads = replace(said, status=replace(said.status, leader_id="n0"))
+    served = manifest(logs["n0"], "n0", peers=logs)
+    leads = replace(served, status=replace(served.status, leader_id="n0"))
 
     with members(logs, {"n0": leads}) as path:
         orders = [[copy.member for copy in task.copies] for task in planned(path, taskBytes=4000)]

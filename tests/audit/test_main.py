@@ -39,10 +39,10 @@ def test_a_wrong_command_line_exits_with_the_usage_code(
         main(arguments)
 
     assert stopped.value.code == ExitCode.USAGE
-    told = capsys.readouterr().err
-    assert told.startswith("dledger-audit: ")
-    assert told.endswith("; see dledger-audit --help\n")
-    assert told.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("dledger-audit: ")
+    assert stderr.endswith("; see dledger-audit --help\n")
+    assert stderr.count("\n") == 1
 
 
 def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
@@ -86,10 +86,10 @@ def test_a_wrong_option_is_told_before_anything_is_read(
     with pytest.raises(SystemExit) as stopped:
         main(["--group", "g", "--member", "n0=http://127.0.0.1:1", option, value])
 
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert stopped.value.code == ExitCode.USAGE
-    assert told in said
-    assert len(said) < 600
+    assert told in stderr
+    assert len(stderr) < 600
 
 
 def test_a_member_without_a_name_is_told_without_words_for_python(
@@ -126,8 +126,8 @@ def test_a_wrong_command_is_told_with_those_that_exist(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         main(["compct", "--group", "g"])
 
-    told = capsys.readouterr().err
-    assert "'compct' is no command: there are compact and verify-compaction" in told
+    stderr = capsys.readouterr().err
+    assert "'compct' is no command: there are compact and verify-compaction" in stderr
 
 
 @pytest.mark.spark

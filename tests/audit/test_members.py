@@ -113,8 +113,8 @@ def test_entries_that_a_majority_has_lost_are_reported_as_too_few_copies(tmp_pat
     }
     damage.flip_body(logs["n1"], 4321)
     damage.flip_body(logs["n2"], 4321)
-    said = manifest(logs["n2"], "n2", peers=logs)
-    says = {"n2": replace(said, status=replace(said.status, committed_index=COUNT - 1))}
+    served = manifest(logs["n2"], "n2", peers=logs)
+    says = {"n2": replace(served, status=replace(served.status, committed_index=COUNT - 1))}
 
     summary = local_audit(logs, says)
 

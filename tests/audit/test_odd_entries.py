@@ -85,10 +85,10 @@ def test_a_checksum_that_comes_out_as_0_covers_all_the_same(tmp_path: Path) -> N
 
 def test_a_term_above_the_members_own_is_found(tmp_path: Path) -> None:
     log = alone(tmp_path, ENTRIES)
-    said = manifest(log, "n0")
-    said = replace(said, status=replace(said.status, term=2))
+    served = manifest(log, "n0")
+    served = replace(served, status=replace(served.status, term=2))
 
-    found = findings(local_audit({"n0": log}, {"n0": said}))
+    found = findings(local_audit({"n0": log}, {"n0": served}))
 
     assert {check for check, *_ in found} == {"term_above"}
     assert min(first for _, _, first, _ in found) == 200

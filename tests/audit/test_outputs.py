@@ -62,9 +62,9 @@ def test_an_output_file_on_a_full_device_fails_in_one_line_behind_the_report(
     refused: str, option: str, job: str, tmp_path: Path
 ) -> None:
     report = tmp_path / "report"
-    code, said = run_in_shell(f"{refused} {option} /dev/full {job} >{report}")
+    code, output = run_in_shell(f"{refused} {option} /dev/full {job} >{report}")
 
-    assert (code, said) == (ExitCode.FAILED, f"dledger-audit: cannot write /dev/full: {FULL}\n")
+    assert (code, output) == (ExitCode.FAILED, f"dledger-audit: cannot write /dev/full: {FULL}\n")
     assert "member_unreachable  n0" in report.read_text()
 
 

@@ -58,18 +58,18 @@ def audited(folder: Path) -> tuple[Capture, AuditResult]:
     shape = small_shape(4096)
     logs = {each: write_log(folder / each, history(120), shape) for each in ("n0", "n1", "n2")}
     damage.flip_body(logs["n2"], 77)
-    said = {each: manifest(log, each, peers=logs) for each, log in logs.items()}
-    first = said["n1"].data[1].first_index
+    served = {each: manifest(log, each, peers=logs) for each, log in logs.items()}
+    first = served["n1"].data[1].first_index
     removal = Removal(
         first_index=0, last_index=first - 1, rule=RemovalRule.AGE, removed_at_ms=1_772_000_000_000,
         committed_index=119, held_by_all_index=119,
     )  # fmt: skip
     log = damage.remove_front(logs["n1"], 1)
-    said["n1"] = with_retention(manifest(log, "n1", peers=logs), removal)
-    said["n0"] = with_retention(said["n0"])
+    served["n1"] = with_retention(manifest(log, "n1", peers=logs), removal)
+    served["n0"] = with_retention(served["n0"])
     logs["n1"] = log
-    captured = capture("g", {each: each for each in logs}, lambda url: Answer(said[url]))
-    return captured, audit(LocalPasses(logs), captured, lambda: said)
+    captured = capture("g", {each: each for each in logs}, lambda url: Answer(served[url]))
+    return captured, audit(LocalPasses(logs), captured, lambda: served)
 
 
 def rendered(captured: Capture, result: AuditResult) -> bytes:
@@ -113,14 +113,14 @@ def test_the_page_opens_no_url_and_runs_nothing(tmp_path: Path) -> None:
 
 def hostile(captured: Capture, result: AuditResult) -> tuple[Capture, AuditResult]:
     """The same audit, if every text that members tell were an attack."""
-    said = next(iter(captured.manifests.values()))
+    served = next(iter(captured.manifests.values()))
     finding = Finding(
         check=HOSTILE, severity="critical", member=HOSTILE, segment=HOSTILE, first_index=1,
         last_index=2, detail=HOSTILE,
     )  # fmt: skip
     urls = {HOSTILE: HOSTILE}
     return (
-        replace(captured, group=HOSTILE, urls=urls, manifests={HOSTILE: said}),
+        replace(captured, group=HOSTILE, urls=urls, manifests={HOSTILE: served}),
         replace(result, findings=(finding,)),
     )
 
@@ -149,7 +149,7 @@ def test_the_page_of_the_largest_audit_has_at_most_a_mebibyte(tmp_path: Path) ->
     snapshot = HeldSnapshot(
         last_included_index=2**62, last_included_term=9, data_bytes=2**40, data_crc32=1
     )
-    said = with_retention(captured.manifests["n0"], *[removal] * 100, snapshots=[snapshot] * 100)
+    served = with_retention(captured.manifests["n0"], *[removal] * 100, snapshots=[snapshot] * 100)
     finding = Finding(
         check="bad_body_crc", severity="critical", member="n1", segment="0" * 20,
         first_index=2**62, last_index=2**62, detail="x" * 10_000,
@@ -165,8 +165,9 @@ def test_the_page_of_the_largest_audit_has_at_most_a_mebibyte(tmp_path: Path) ->
     totals = MemberTotals(
         first_index=0, last_index=1, entries=2, record_bytes=3, damaged=0, uncovered=0
     )
+    manifests = dict.fromkeys(members, served)
     markup = rendered(
-        replace(captured, urls=dict.fromkeys(members, ""), manifests=dict.fromkeys(members, said)),
+        replace(captured, urls=dict.fromkeys(members, ""), manifests=manifests),
         replace(
             result, findings=(finding,) * 5000, segments=segments,
             totals=dict.fromkeys(members, totals),

@@ -47,19 +47,19 @@ def test_nothing_after_the_committed_index_is_planned(log: Log) -> None:
 
 
 def test_the_last_index_of_a_segment_is_unknown_if_the_next_one_is_missing(log: Log) -> None:
-    said = without_segment(manifest(log, "n0"), log.segments[1])
+    served = without_segment(manifest(log, "n0"), log.segments[1])
 
-    planned = list(segments(said, IndexRange()))
+    planned = list(segments(served, IndexRange()))
 
     assert planned[0].last_expected is None
     assert planned[1].previous is None
 
 
 def test_files_may_be_listed_in_any_order(log: Log) -> None:
-    said = manifest(log, "n0")
-    reversed_files = replace(said, data=said.data[::-1], index=said.index[::-1])
+    served = manifest(log, "n0")
+    reversed_files = replace(served, data=served.data[::-1], index=served.index[::-1])
 
-    assert list(segments(reversed_files, IndexRange())) == list(segments(said, IndexRange()))
+    assert list(segments(reversed_files, IndexRange())) == list(segments(served, IndexRange()))
 
 
 def test_a_segment_has_the_index_files_of_its_entries_and_of_the_two_before(
@@ -74,9 +74,9 @@ def test_a_segment_has_the_index_files_of_its_entries_and_of_the_two_before(
 
 
 def test_a_file_whose_name_is_not_an_offset_is_rejected(log: Log) -> None:
-    said = manifest(log, "n0")
-    strange = replace(said.data[0], name="../../etc/passwd")
+    served = manifest(log, "n0")
+    strange = replace(served.data[0], name="../../etc/passwd")
 
-    check_names(said)
+    check_names(served)
     with pytest.raises(AnswerError, match="etc/passwd"):
-        check_names(replace(said, data=[*said.data, strange]))
+        check_names(replace(served, data=[*served.data, strange]))

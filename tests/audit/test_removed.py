@@ -36,9 +36,9 @@ def logs(tmp_path: Path) -> dict[str, Log]:
 
 def explained(logs: dict[str, Log], member: str) -> Manifest:
     """Return a manifest whose record explains where the log begins."""
-    said = manifest(logs[member], member, peers=logs)
+    served = manifest(logs[member], member, peers=logs)
     begin = logs[member].first_index
-    return with_retention(said, *([by_rule(0, begin - 1)] if begin else []))
+    return with_retention(served, *([by_rule(0, begin - 1)] if begin else []))
 
 
 def audited(logs: dict[str, Log], **says: Manifest) -> AuditSummary:
@@ -68,9 +68,9 @@ def test_fronts_that_rules_explain_are_no_finding_wherever_members_begin(
 
 def test_a_front_that_is_lost_is_critical_and_names_who_has_it(logs: dict[str, Log]) -> None:
     begin = logs["n1"].first_index
-    said = with_retention(explained(logs, "n1"), by_rule(0, begin - 21))
+    served = with_retention(explained(logs, "n1"), by_rule(0, begin - 21))
 
-    summary = audited(logs, n1=said)
+    summary = audited(logs, n1=served)
 
     assert found(summary) == [("removed", "n1", begin - 20, begin - 1)]
     assert summary.verdict is Verdict.DAMAGED
@@ -113,9 +113,9 @@ def test_a_rule_does_not_explain_what_it_did_not_allow(
     logs: dict[str, Log], rule: RemovalRule, known: dict[str, object], reason: str
 ) -> None:
     begin = logs["n1"].first_index
-    said = with_retention(explained(logs, "n1"), by_rule(0, begin - 1, rule, **known))
+    served = with_retention(explained(logs, "n1"), by_rule(0, begin - 1, rule, **known))
 
-    summary = audited(logs, n1=said)
+    summary = audited(logs, n1=served)
 
     assert found(summary) == [("removed", "n1", 0, begin - 1)]
     assert reason in summary.first_findings[0].detail
@@ -152,13 +152,13 @@ def test_a_member_that_cannot_know_why_its_front_went_is_sound(
     logs: dict[str, Log], rule: RemovalRule, reason: str
 ) -> None:
     begin = logs["n1"].first_index
-    said = with_retention(
+    served = with_retention(
         explained(logs, "n1"),
         Removal(first_index=0, last_index=9, rule=rule),
         by_rule(10, begin - 1),
     )
 
-    summary = audited(logs, n1=said)
+    summary = audited(logs, n1=served)
 
     assert found(summary) == [("unrecorded", "n1", 0, 9)]
     assert reason in summary.first_findings[0].detail
@@ -172,7 +172,7 @@ def test_a_log_that_begins_beyond_all_snapshots_is_critical(
     logs: dict[str, Log], kept: tuple[int, ...], lost: int
 ) -> None:
     begin = logs["n0"].first_index
-    said = with_retention(
+    served = with_retention(
         explained(logs, "n0"),
         by_rule(0, begin - 1, covered_index=begin),
         covered_index=-1,
@@ -180,7 +180,7 @@ def test_a_log_that_begins_beyond_all_snapshots_is_critical(
         snapshots=written(logs["n0"], *kept),
     )
 
-    summary = audited(logs, n0=said)
+    summary = audited(logs, n0=served)
 
     assert found(summary) == [("removed", "n0", lost, begin - 1)]
     assert "the state cannot be restored" in summary.first_findings[0].detail
@@ -189,7 +189,7 @@ def test_a_log_that_begins_beyond_all_snapshots_is_critical(
 @pytest.mark.parametrize("behind", [0, 1, 50])
 def test_a_log_that_continues_a_snapshot_is_sound(logs: dict[str, Log], behind: int) -> None:
     begin = logs["n0"].first_index
-    said = with_retention(
+    served = with_retention(
         explained(logs, "n0"),
         by_rule(0, begin - 1, covered_index=begin - 1 + behind),
         covered_index=begin - 1 + behind,
@@ -197,7 +197,7 @@ def test_a_log_that_continues_a_snapshot_is_sound(logs: dict[str, Log], behind: 
         snapshots=written(logs["n0"], begin - 1 + behind, 390),
     )
 
-    assert audited(logs, n0=said).findings == 0
+    assert audited(logs, n0=served).findings == 0
 
 
 @pytest.mark.parametrize("rule", [RemovalRule.SIZE, RemovalRule.FORCE])
@@ -206,7 +206,7 @@ def test_a_removal_of_what_the_oldest_snapshot_needs_is_critical(
 ) -> None:
     """The record says that the state needed nothing of it."""
     begin = logs["n0"].first_index
-    said = with_retention(
+    served = with_retention(
         explained(logs, "n0"),
         by_rule(0, begin - 40, covered_index=begin - 40),
         by_rule(begin - 39, begin - 1, rule, covered_index=begin - 1),
@@ -215,7 +215,7 @@ def test_a_removal_of_what_the_oldest_snapshot_needs_is_critical(
         snapshots=written(logs["n0"], begin - 30, 390),
     )
 
-    summary = audited(logs, n0=said)
+    summary = audited(logs, n0=served)
 
     assert found(summary) == [("removed", "n0", begin - 29, begin - 1)]
     text = f"the oldest sound snapshot ends with entry {begin - 30}, and the state needs what"
@@ -229,7 +229,7 @@ def test_older_snapshots_are_no_fault_where_no_record_speaks_of_a_state(
     """A member that took its leader's log keeps its own older snapshots for a while."""
     begin = logs["n0"].first_index
     taken = Removal(first_index=0, last_index=begin - 1, rule=RemovalRule.LEADER_LOG)
-    said = with_retention(
+    served = with_retention(
         explained(logs, "n0"),
         by_rule(0, begin - 1, **known) if known else taken,
         covered_index=10,
@@ -237,12 +237,12 @@ def test_older_snapshots_are_no_fault_where_no_record_speaks_of_a_state(
         snapshots=written(logs["n0"], 10, 390),
     )
 
-    assert audited(logs, n0=said).findings == 0
+    assert audited(logs, n0=served).findings == 0
 
 
 def test_a_member_that_heals_has_not_lost_what_it_has_yet_to_fetch(logs: dict[str, Log]) -> None:
-    said = with_retention(explained(logs, "n0"), covered_index=-1)
-    healing = replace(said, status=replace(said.status, storage=StorageState.HEALING))
+    served = with_retention(explained(logs, "n0"), covered_index=-1)
+    healing = replace(served, status=replace(served.status, storage=StorageState.HEALING))
 
     assert [f.check for f in audited(logs, n0=healing).first_findings] == ["not_counted"]
 

@@ -65,8 +65,8 @@ class Group:
             begin, held = log.first_index, self.held[name]
             covered = max(begin, *held) if held else begin
             removed = [by_rule(0, begin - 1, covered_index=covered)] if begin else []
-            told = with_retention(manifest(log, name, peers=self.logs), *removed)
-            said[name] = with_snapshots(told, *held.values())
+            served = with_retention(manifest(log, name, peers=self.logs), *removed)
+            said[name] = with_snapshots(served, *held.values())
         return said
 
     def audited(self) -> AuditSummary:

@@ -235,16 +235,16 @@ def test_entries_after_the_committed_index_are_not_read() -> None:
 
 def test_a_log_shorter_than_its_committed_index_yields_only_its_entries() -> None:
     with a_log() as log:
-        said = manifest(log, "n0")
-        longer = replace(said, status=replace(said.status, committed_index=LAST + 50))
+        served = manifest(log, "n0")
+        longer = replace(served, status=replace(served.status, committed_index=LAST + 50))
 
         assert list(flags_of(scan_log(log, said=longer))) == list(range(COUNT))
 
 
 def test_a_manifest_cannot_claim_more_lost_entries_than_the_bytes_can_hold() -> None:
     with a_log() as log:
-        said = manifest(log, "n0")
-        endless = replace(said, status=replace(said.status, committed_index=1 << 60))
+        served = manifest(log, "n0")
+        endless = replace(served, status=replace(served.status, committed_index=1 << 60))
         damage.remove_index(log)
         damage.zero(log, LAST, LAST)
 
@@ -331,10 +331,10 @@ def test_an_empty_log_has_no_rows() -> None:
 
 def test_empty_files_are_skipped() -> None:
     with a_log() as log:
-        said = manifest(log, "n0")
+        served = manifest(log, "n0")
         empty = SegmentFile(name="9" * 20, size_bytes=4096, readable_bytes=0, first_index=-1)
 
-        found = flags_of(scan_log(log, said=replace(said, data=[*said.data, empty])))
+        found = flags_of(scan_log(log, said=replace(served, data=[*served.data, empty])))
 
     assert len(found) == COUNT
 

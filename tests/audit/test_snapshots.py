@@ -60,10 +60,10 @@ def told(
     logs: Mapping[str, Log], name: str, held: Mapping[int, HeldSnapshot], **known: object
 ) -> Manifest:
     begin = logs[name].first_index
-    said = manifest(logs[name], name, peers=logs)
+    served = manifest(logs[name], name, peers=logs)
     oldest = min(held, default=-1)
     removed = [by_rule(0, begin - 1, covered_index=max(begin, oldest))] if begin else []
-    return with_snapshots(with_retention(said, *removed), *held.values(), **known)
+    return with_snapshots(with_retention(served, *removed), *held.values(), **known)
 
 
 def found(summary: AuditSummary) -> list[tuple[str, str, int]]:

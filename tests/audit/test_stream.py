@@ -40,10 +40,10 @@ class Members:
         self.when_waiting: Callable[[], None] = lambda: None
 
     def says(self, member: str) -> Manifest:
-        said = manifest(
+        served = manifest(
             self.logs[member], member, peers=self.logs, committed_index=self.committed[member]
         )
-        return replace(said, status=replace(said.status, group_identity=self.identity))
+        return replace(served, status=replace(served.status, group_identity=self.identity))
 
     def sleep(self, seconds: float) -> None:
         self.now += max(seconds, 0.001)
@@ -326,8 +326,8 @@ def test_what_a_batch_leaves_out_is_told_once(
 
         assert list(query.batches()) == [list(range(begin, COUNT))]
 
-    told = [each.message for each in caplog.records]
-    assert told == [f"leaving out the entries 3 to {begin - 1}: removed before they were read"]
+    logged = [each.message for each in caplog.records]
+    assert logged == [f"leaving out the entries 3 to {begin - 1}: removed before they were read"]
 
 
 @pytest.mark.parametrize("given", [{"endingIndex": 20}, {}])

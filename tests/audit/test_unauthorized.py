@@ -59,9 +59,9 @@ def test_a_proof_without_the_token_is_refused_and_names_the_option(
         code = main(["verify-compaction", path, str(tmp_path / "a")])
 
     assert code == ExitCode.REFUSED
-    told = capsys.readouterr().err
-    assert "--token-file FILE" in told
-    assert "damaged" not in told, told
+    stderr = capsys.readouterr().err
+    assert "--token-file FILE" in stderr
+    assert "damaged" not in stderr, stderr
 
 
 @pytest.mark.parametrize("refusing", [("n0", "n1", "n2"), ("n1",)])

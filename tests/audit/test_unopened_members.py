@@ -98,11 +98,11 @@ def test_a_member_that_opens_its_log_is_waited_for_and_its_progress_is_told(
         assert patience.left_s(for_manifest=True) == PATIENCE_S
 
     assert clock.now_s == 200.0
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 8, "one line each 30 s, and one in the end"
-    assert f"waiting up to 3570 s: {url}/manifest: {STORE_IS_OPENING}, " in told[1]
-    assert "16 % of 100 bytes are verified" in told[1]
-    assert told[-1] == f"{url} can be read after 200 s"
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == 8, "one line each 30 s, and one in the end"
+    assert f"waiting up to 3570 s: {url}/manifest: {STORE_IS_OPENING}, " in logged[1]
+    assert "16 % of 100 bytes are verified" in logged[1]
+    assert logged[-1] == f"{url} can be read after 200 s"
 
 
 @pytest.mark.parametrize("status", [404, 403, 599, 503])
@@ -142,9 +142,9 @@ def test_an_audit_tells_how_far_a_member_is_that_does_not_open_its_log_in_time(
         code = main(["--group=g", f"--member=n0={url}", "--opening-within=2"])
 
     assert code == ExitCode.INCOMPLETE
-    told = capsys.readouterr().out
-    assert "waited for 2 s: " in told
-    assert "35 % of 100 bytes are verified" in told
+    stdout = capsys.readouterr().out
+    assert "waited for 2 s: " in stdout
+    assert "35 % of 100 bytes are verified" in stdout
 
 
 def test_a_query_does_not_wait_for_such_a_member(log: Log) -> None:

@@ -204,11 +204,11 @@ def test_a_watched_status_goes_on_while_the_group_is_away() -> None:
     options = ["--watch", "0.1", "--servers", "127.0.0.1:1", "--deadline", "0.2"]
     with start_dledger("status", *options) as process:
         assert process.stderr is not None
-        said = [process.stderr.readline() for _ in range(3)]
+        output = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
 
-    assert all(line.startswith(b"dledger: no member of group g0 answered") for line in said)
+    assert all(line.startswith(b"dledger: no member of group g0 answered") for line in output)
     assert process.returncode == 130
 
 

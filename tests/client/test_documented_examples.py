@@ -177,11 +177,11 @@ def test_shell_examples_tell_what_may_be_lost_on_a_survivor(
         example = example.replace(f"{written}:40911", f"{member}-{group.peers[member]}")
     example = example.replace("adopt", f"adopt --http-peers '{NOBODY}'")
 
-    told = run_in_shell(f"{example.strip()} 2>&1 || echo exit $?", group, tmp_path)
+    output = run_in_shell(f"{example.strip()} 2>&1 || echo exit $?", group, tmp_path)
 
-    assert "What may be lost" in told
-    assert "nothing was changed: pass --yes" in told
-    assert told.endswith("\nexit 1\n")
+    assert "What may be lost" in output
+    assert "nothing was changed: pass --yes" in output
+    assert output.endswith("\nexit 1\n")
 
 
 def test_there_are_examples() -> None:

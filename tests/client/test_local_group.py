@@ -175,13 +175,13 @@ def test_a_member_that_does_not_stop_is_named_and_a_second_signal_kills_it(tmp_p
         os.kill(pid, signal.SIGSTOP)
         group.process.send_signal(signal.SIGINT)
         assert group.process.stderr is not None
-        told = group.process.stderr.readline()
+        output = group.process.stderr.readline()
         began_s = time.monotonic()
 
         assert group.stop(signal.SIGINT) == (0, "")
         took_s = time.monotonic() - began_s
 
-    assert told == f"dledger: stopping n2 (process {pid}); Ctrl-C kills it\n"
+    assert output == f"dledger: stopping n2 (process {pid}); Ctrl-C kills it\n"
     assert took_s < STOP_TIMEOUT_S / 2
     assert not is_running(pid)
 

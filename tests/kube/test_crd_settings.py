@@ -50,11 +50,13 @@ EVERY_SETTING: Object = {
 def test_every_setting_of_the_spec_reaches_the_members(api_server: ApiServer) -> None:
     checked = check(api_server, group(**EVERY_SETTING))
 
-    told = Group.from_body(checked | {"metadata": checked["metadata"] | {"uid": "u"}}, IMAGES)
+    parsed = Group.from_body(checked | {"metadata": checked["metadata"] | {"uid": "u"}}, IMAGES)
 
-    found = told.node_settings(Shape.of_new(3))
+    found = parsed.node_settings(Shape.of_new(3))
     plain = Group.from_body(check(api_server, group()), IMAGES).node_settings(Shape.of_new(3))
-    assert {name for name in told.settings if getattr(found, name) == getattr(plain, name)} == set()
+    assert {
+        name for name in parsed.settings if getattr(found, name) == getattr(plain, name)
+    } == set()
     assert (found.file_reserved_hours, found.delete_when) == (72, "04;16")
     assert (found.retention_bytes, found.scrub_interval_s) == (20 << 30, 336 * 3600)
     assert (found.state_machine, found.on_damage, found.log_level) == (

@@ -266,10 +266,13 @@ async def test_nothing_is_told_of_pods_that_were_never_listed(hibernate: bool) -
 
     status = world.status(known)
 
-    told = {each["type"]: each for each in status["conditions"]}
+    conditions = {each["type"]: each for each in status["conditions"]}
     for kind in OF_PODS:
-        assert (told[kind]["status"], told[kind]["reason"]) == ("Unknown", "PodsUnknown"), kind
-        assert FORBIDDEN in told[kind]["message"]
+        assert (conditions[kind]["status"], conditions[kind]["reason"]) == (
+            "Unknown",
+            "PodsUnknown",
+        ), kind
+        assert FORBIDDEN in conditions[kind]["message"]
     for key in ("replicas", "readyReplicas", "members", "leader", "toleratedFailures", "plan"):
         assert status[key] == known[key], "what was known stays"
     assert not world.snapshot.hibernates

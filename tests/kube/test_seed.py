@@ -197,9 +197,9 @@ def test_the_api_server_takes_the_paths_that_the_operator_takes(
     wanted = sent(seed={"persistentVolumeClaim": {"claimName": "archives", "path": path}})
     if path in ("", "orders", "/orders/may", "a b/c.d"):
         checked = check(api_server, wanted)
-        told = Group.from_body(checked | {"metadata": checked["metadata"] | {"uid": "u"}}, IMAGES)
-        assert told.seed is not None
-        assert told.seed.path == path.strip("/")
+        parsed = Group.from_body(checked | {"metadata": checked["metadata"] | {"uid": "u"}}, IMAGES)
+        assert parsed.seed is not None
+        assert parsed.seed.path == path.strip("/")
         return
     with pytest.raises(RefusedError, match="path must be a folder of the volume"):
         check(api_server, wanted)

@@ -78,8 +78,8 @@ async def test_a_refused_namespace_is_left_out(caplog: pytest.LogCaptureFixture)
         await server.served.look()
 
     assert (server.served.watched, server.left_out) == (("a", "c"), 1)
-    told = [record.getMessage() for record in caplog.records]
-    assert told == ["b is left out until it can be read: list in b: forbidden"]
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["b is left out until it can be read: list in b: forbidden"]
     server.refused = set()
     await server.served.look()
     assert (server.served.watched, server.left_out) == (("a", "b", "c"), 0)

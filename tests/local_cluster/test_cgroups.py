@@ -43,10 +43,10 @@ def test_a_command_enters_its_cgroup_before_it_runs(version_1: Path) -> None:
     cgroups.create_for_programs("cluster/programs", cpu_weight=1)
     command = cgroups.entering("cluster/programs", ["sh", "-c", "echo $$ 'as is'"])
 
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     entered = (version_1 / "cpu/cluster/programs/cgroup.procs").read_text()
-    assert said == f"{entered.strip()} as is\n"
+    assert output == f"{entered.strip()} as is\n"
 
 
 def test_only_cgroups_without_programs_of_their_own_delegate_controllers(version_2: Path) -> None:

@@ -19,6 +19,6 @@ def test_a_user_who_cannot_install_packages_gets_the_command(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert not setup.install_packages(["one", "two"])
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "apt-get install --no-install-recommends one two" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "apt-get install --no-install-recommends one two" in captured.err

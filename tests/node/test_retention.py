@@ -96,8 +96,8 @@ async def test_the_manifest_tells_why_the_front_was_removed_and_what_is_next(
             group.wait_for_status(
                 member, lambda view: view.ledger_begin_index > 0, "removes the oldest segments"
             )
-        told = {member: group.manifest(member) for member in group.peers}
-        (one, *_), state = group.peers, told[next(iter(group.peers))].retention
+        reported = {member: group.manifest(member) for member in group.peers}
+        (one, *_), state = group.peers, reported[next(iter(group.peers))].retention
         assert state is not None
         newest = snapshot_file(state.snapshots[-1].last_included_index, SNAPSHOT_META)
         for name in ("currterm", "checkpoint", "removals", newest):
@@ -106,7 +106,7 @@ async def test_the_manifest_tells_why_the_front_was_removed_and_what_is_next(
                 (group.store_folder(one) / name).read_bytes(),
             )
 
-    for said in told.values():
+    for said in reported.values():
         state, begin_index = said.retention, said.status.ledger_begin_index
         assert state is not None
         assert state.policy.bytes_max == 3 << 20

@@ -37,10 +37,10 @@ def start(program: str, given: NodeSettings) -> tuple[int, str]:
 
 @pytest.mark.parametrize("program", ["dledger_node", "dledger_broker"])
 def test_a_store_folder_in_a_file_is_a_wrong_setting(program: str) -> None:
-    code, said = start(program, settings("/dev/null"))
+    code, output = start(program, settings("/dev/null"))
 
     assert code == 2
-    assert said == (
+    assert output == (
         f"{program.replace('_', '-')}: DLEDGER_STORE_BASE_DIR is '/dev/null', but /dev/null is no "
         "folder\n"
     )
@@ -48,10 +48,10 @@ def test_a_store_folder_in_a_file_is_a_wrong_setting(program: str) -> None:
 
 @pytest.mark.parametrize("program", ["dledger_node", "dledger_broker"])
 def test_one_port_for_members_and_pages_is_a_wrong_setting(program: str, tmp_path: Path) -> None:
-    code, said = start(program, settings(tmp_path, 40911))
+    code, output = start(program, settings(tmp_path, 40911))
 
     assert code == 2
-    assert said == (
+    assert output == (
         f"{program.replace('_', '-')}: DLEDGER_HTTP_PORT is 40911, which is also the port of n0 in "
         "DLEDGER_PEERS; a member needs two ports\n"
     )

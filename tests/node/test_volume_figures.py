@@ -14,7 +14,7 @@ def test_a_member_tells_the_size_of_its_volume_and_the_room_on_it(tmp_path: Path
             lambda: group.status(member).volume_size_bytes > 0,
             "the member has looked at its volume",
         )
-        told, found = group.status(member), os.statvfs(tmp_path)
+        reported, found = group.status(member), os.statvfs(tmp_path)
 
-    assert told.volume_size_bytes == found.f_blocks * found.f_frsize
-    assert 0 < told.volume_available_bytes < told.volume_size_bytes
+    assert reported.volume_size_bytes == found.f_blocks * found.f_frsize
+    assert 0 < reported.volume_available_bytes < reported.volume_size_bytes

@@ -112,8 +112,8 @@ def test_a_leader_refuses_a_change_that_leaves_no_healthy_majority() -> None:
 
 def test_a_learner_receives_pushes_and_counts_in_no_quorum() -> None:
     driver = with_learner()
-    said = driver.propose()
-    assert "n7" in [push.receiver for push in of_type(AppendRequest, said)]
+    sent = driver.propose()
+    assert "n7" in [push.receiver for push in of_type(AppendRequest, sent)]
     confirm(driver, "n7")
     assert driver.raft.committed_index == 1
     confirm(driver, "n1")
@@ -246,9 +246,9 @@ def test_a_leader_that_removed_itself_hands_over_once_the_removal_is_committed()
     driver = leader()
     assert driver.change(Remove("n0")) is None
     driver.work()
-    said = confirm(driver, "n2", "n1")
+    sent = confirm(driver, "n2", "n1")
     assert driver.raft.committed_index == 1
-    assert only(TakeLeadershipRequest, said).receiver == "n1"
+    assert only(TakeLeadershipRequest, sent).receiver == "n1"
     assert (driver.raft.role, driver.raft.leader_id) == (Role.FOLLOWER, None)
     driver.tick(10 * ELECTION_TICKS)
     assert driver.raft.role is Role.FOLLOWER

@@ -152,10 +152,10 @@ def test_changes_of_the_leader_are_logged_as_sentences(caplog: pytest.LogCapture
         watched.turn(1.0)
         watched.win()
 
-    told = [line for line in caplog.messages if line.startswith("leader: ")]
-    assert told[0] == "leader: this member follows n1, the leader of term 1"
-    assert "leader: this member knows no leader of term 1" in told
-    assert told[-1].startswith("leader: this member leads term 2; entries up to 0 are committed")
+    logged = [line for line in caplog.messages if line.startswith("leader: ")]
+    assert logged[0] == "leader: this member follows n1, the leader of term 1"
+    assert "leader: this member knows no leader of term 1" in logged
+    assert logged[-1].startswith("leader: this member leads term 2; entries up to 0 are committed")
 
 
 def test_a_leader_that_no_majority_answers_says_why_it_no_longer_leads(
@@ -168,10 +168,10 @@ def test_a_leader_that_no_majority_answers_says_why_it_no_longer_leads(
         watched.driver.tick()
         watched.turn()
 
-    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    logged = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     silent_ms = ELECTION_TICKS * TICK_MS
     why = f"no majority has answered for {silent_ms} ms"
-    assert told.count(f"leader: this member no longer leads term 2: {why}") == 1
+    assert logged.count(f"leader: this member no longer leads term 2: {why}") == 1
     assert not watched.driver.raft.leads
 
 
@@ -198,9 +198,9 @@ def test_the_same_sentence_about_the_leader_is_not_logged_twice_in_a_row(
             watched.driver.receive(watched.driver.vote_from(peer_id))
             watched.turn()
 
-    told = [line for line in caplog.messages if line.startswith("leader: ")]
+    logged = [line for line in caplog.messages if line.startswith("leader: ")]
     assert watched.driver.raft.leads
-    assert told == [line for line, _ in itertools.groupby(told)]
+    assert logged == [line for line, _ in itertools.groupby(logged)]
 
 
 class Watched:

@@ -45,8 +45,8 @@ def removed_n0(*, committed_index: int) -> CoreDriver:
 
 def test_a_member_that_knows_of_its_removal_does_not_stand() -> None:
     driver = removed_n0(committed_index=1)
-    said = driver.tick(10 * ELECTION_TICKS)
-    assert not of_type(PreVoteRequest, said)
+    sent = driver.tick(10 * ELECTION_TICKS)
+    assert not of_type(PreVoteRequest, sent)
     assert driver.raft.role is Role.FOLLOWER
 
 
@@ -75,8 +75,8 @@ def test_a_candidate_does_not_count_the_vote_of_a_non_voter() -> None:
 def test_a_member_votes_for_a_candidate_outside_its_membership() -> None:
     """This member may lack the entry that made the candidate a voter."""
     driver = CoreDriver(terms=[1], addable_ids=("n7",))
-    said = driver.receive(vote_request(2, sender="n7", end=(1, 1)))
-    assert only(VoteResponse, said).result is VoteResult.ACCEPT
+    sent = driver.receive(vote_request(2, sender="n7", end=(1, 1)))
+    assert only(VoteResponse, sent).result is VoteResult.ACCEPT
 
 
 def test_a_candidate_outside_the_membership_does_not_depose_a_live_leader() -> None:

@@ -44,10 +44,10 @@ def to_n2(messages: Sequence[Message]) -> list[Message]:
 
 def deny_until_sent(driver: CoreDriver) -> list[Message]:
     """Let n2, which is blank, deny every probe; return the messages after the last denial."""
-    said = driver.questions_to("n2")
-    while questions := of_type(CompareRequest, to_n2(said)):
-        said = driver.receive(driver.denial_from("n2", -1, probe=questions[0].probe))
-    return said
+    sent = driver.questions_to("n2")
+    while questions := of_type(CompareRequest, to_n2(sent)):
+        sent = driver.receive(driver.denial_from("n2", -1, probe=questions[0].probe))
+    return sent
 
 
 # -- the leader ------------------------------------------------------------------------------------
@@ -63,9 +63,9 @@ def test_a_leader_sends_its_first_entries_to_a_peer_that_lacks_the_first() -> No
 def test_a_leader_repeats_the_install_once_per_heartbeat_round() -> None:
     driver = leader_from_entry_eight()
     deny_until_sent(driver)
-    said = [driver.tick() for _ in range(2 * HEARTBEAT_TICKS)]
+    sent = [driver.tick() for _ in range(2 * HEARTBEAT_TICKS)]
 
-    assert sum(len(of_type(InstallSnapshotRequest, one)) for one in said) == 2
+    assert sum(len(of_type(InstallSnapshotRequest, one)) for one in sent) == 2
 
 
 def test_a_leader_pushes_the_rest_after_the_install_is_confirmed() -> None:
@@ -98,8 +98,8 @@ def test_a_leader_forgets_what_a_peer_confirmed_before_an_install() -> None:
 
 def test_a_follower_replaces_its_log_and_confirms_once_it_is_durable() -> None:
     driver = CoreDriver(terms=[1, 1], committed_index=0)
-    said = driver.receive(install(3, 8, 9, 2))
-    assert not of_type(PushResponse, said)
+    sent = driver.receive(install(3, 8, 9, 2))
+    assert not of_type(PushResponse, sent)
     assert driver.writes == [
         WriteSnapshot(first_index=8, last_index=9, term=2, entries="bytes"),
     ]
@@ -152,9 +152,9 @@ def test_an_install_removes_a_tail_that_conflicts_with_committed_entries() -> No
 
 def test_an_install_never_replaces_committed_entries() -> None:
     driver = CoreDriver(terms=[1] * 12, committed_index=8)
-    said = driver.receive(install(3, 8, 9, 2))
+    sent = driver.receive(install(3, 8, 9, 2))
 
-    assert not said
+    assert not sent
     assert not driver.writes
     assert driver.raft.refusals[RefusalCause.BELOW_COMMITTED] == 1
     assert "asked to replace entry 8" in driver.raft.contradiction
@@ -164,9 +164,9 @@ def test_an_install_never_replaces_entries_that_its_leader_pushed() -> None:
     """Found by the fuzzer."""
     driver = CoreDriver()
     driver.receive(append(6, (-1, -1), 5, 4))
-    said = driver.receive(install(6, 2, 3, 6))
+    sent = driver.receive(install(6, 2, 3, 6))
 
-    assert not of_type(PushResponse, said)
+    assert not of_type(PushResponse, sent)
     assert driver.raft.ledger_end_index == 5
     assert "asked to replace entry 2" in driver.raft.contradiction
 
@@ -174,9 +174,9 @@ def test_an_install_never_replaces_entries_that_its_leader_pushed() -> None:
 def test_an_install_of_an_entry_removed_here_is_not_a_contradiction() -> None:
     driver = CoreDriver(terms=[1] * 12, committed_index=11)
     driver.raft.remove_before(10)
-    said = driver.receive(dataclasses.replace(install(3, 8, 9, 1), committed_index=11))
+    sent = driver.receive(dataclasses.replace(install(3, 8, 9, 1), committed_index=11))
 
-    assert only(PushResponse, said).match_index == 10
+    assert only(PushResponse, sent).match_index == 10
     assert not driver.raft.contradiction
 
 

@@ -94,19 +94,19 @@ def test_a_joining_member_asks_a_reconnected_peer_at_once() -> None:
 
 def test_a_member_answers_a_join_request_of_any_term_without_changing() -> None:
     driver = CoreDriver(terms=[1, 2], term=3)
-    told = only(JoinResponse, driver.receive(question("n1", term=9)))
+    response = only(JoinResponse, driver.receive(question("n1", term=9)))
 
-    assert (told.term, told.incarnation, told.ledger_end_index) == (3, 9, 1)
-    assert (told.leading, told.joining, told.alone) == (False, False, False)
+    assert (response.term, response.incarnation, response.ledger_end_index) == (3, 9, 1)
+    assert (response.leading, response.joining, response.alone) == (False, False, False)
     assert driver.raft.term == 3
 
 
 def test_a_leader_answers_with_the_end_of_its_log_even_if_not_durable() -> None:
     driver = CoreDriver(terms=[1])
     driver.become_leader(flushed=False)
-    told = only(JoinResponse, driver.receive(question("n1")))
+    response = only(JoinResponse, driver.receive(question("n1")))
 
-    assert (told.leading, told.term, told.ledger_end_index) == (True, 2, 1)
+    assert (response.leading, response.term, response.ledger_end_index) == (True, 2, 1)
 
 
 def test_a_joining_member_reports_that_it_is_joining() -> None:

@@ -85,8 +85,8 @@ def test_it_refuses_a_log_that_lacks_what_it_confirmed(end: tuple[int, int]) -> 
     driver = knowing(None, CONFIRMED)
 
     assert not votes(driver, vote_request(3, sender="n1", end=(end[1], end[0])))
-    said = driver.receive(pre_vote_request(3, sender="n1", end=(end[1], end[0])))
-    assert VoteResult.ACCEPT not in [one.result for one in of_type(PreVoteResponse, said)]
+    sent = driver.receive(pre_vote_request(3, sender="n1", end=(end[1], end[0])))
+    assert VoteResult.ACCEPT not in [one.result for one in of_type(PreVoteResponse, sent)]
 
 
 def test_the_latest_end_that_any_peer_remembers_counts() -> None:

@@ -200,9 +200,9 @@ def test_a_leader_pushes_old_memberships_with_their_entries() -> None:
         terms=[1, 1, 1], memberships=[MembershipEntry(1, WITH_LEARNER)], addable_ids=("n3",)
     )
     driver.become_leader()
-    said = driver.receive(driver.denial_from("n1", -1, probe=1))
-    said += driver.agree("n1", -1)
-    push = of_type(AppendRequest, said)[0]
+    sent = driver.receive(driver.denial_from("n1", -1, probe=1))
+    sent += driver.agree("n1", -1)
+    push = of_type(AppendRequest, sent)[0]
     assert (push.first_index, push.last_index) == (0, 2)
     assert push.memberships == (MembershipEntry(1, WITH_LEARNER),)
     assert push.until(0).memberships == ()

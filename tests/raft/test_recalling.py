@@ -179,11 +179,11 @@ def test_answers_to_an_earlier_start_mean_nothing() -> None:
 )
 def test_a_disk_that_lacks_what_a_peer_remembers_is_older(mark: Mark) -> None:
     driver = starting()
-    said = driver.receive(answer("n2", mark=mark))
+    sent = driver.receive(answer("n2", mark=mark))
 
     assert "the disk is older than what n2 remembers" in driver.raft.joining
     assert driver.hard_state.joining, "a restart must not forget it"
-    assert not of_type(VoteResponse, said)
+    assert not of_type(VoteResponse, sent)
     driver.tick(RECALL_TICKS)
     assert not votes(driver, vote_request(4, sender="n1", end=(9, 3)))
 

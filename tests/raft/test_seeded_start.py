@@ -60,9 +60,9 @@ def test_a_group_begins_once_all_first_voters_have_the_archive() -> None:
 def test_a_seeded_member_neither_votes_nor_stands_before_that() -> None:
     driver = seeded(answer("n1", 4, 3))
 
-    said = driver.receive(vote_request(5, end=(9, 5)))
+    sent = driver.receive(vote_request(5, end=(9, 5)))
     driver.tick(10 * ELECTION_TICKS)
-    assert not of_type(VoteResponse, said)
+    assert not of_type(VoteResponse, sent)
     assert driver.raft.role is Role.FOLLOWER
     assert driver.hard_state == HardState(term=4, vote_for=None, joining=True, seed=SEED)
 
@@ -182,8 +182,8 @@ def test_a_member_says_which_archive_it_began_with_to_those_that_say_so_too() ->
         question = JoinRequest(
             sender="n1", receiver="n0", term=4, incarnation=9, seed_sha256=asked
         )  # fmt: skip
-        [said] = of_type(JoinResponse, driver.receive(question))
-        assert said.seed_sha256 == told
+        [response] = of_type(JoinResponse, driver.receive(question))
+        assert response.seed_sha256 == told
     assert not driver.raft.joining
 
 

@@ -114,9 +114,9 @@ def test_a_volume_with_another_archive_than_the_wanted_one_does_not_begin_the_gr
     for place, options in ((june, ("--copy-sha256", new)), (june, ()),
                            (tmp_path / "gone", ("--copy-sha256", new))):  # fmt: skip
         assert run(settings, place, *options) == 1
-        told = capsys.readouterr().err
-        assert f"{folder} holds the log of another archive" in told
-        assert f"copySha256 is {old}, and that of the wanted one is {new}" in told
+        stderr = capsys.readouterr().err
+        assert f"{folder} holds the log of another archive" in stderr
+        assert f"copySha256 is {old}, and that of the wanted one is {new}" in stderr
         assert (entries_of(folder), load_hard_state(folder)) == (before, state)
     for options in ((), ("--copy-sha256", old)):
         assert run(settings, archive, *options) == 0
@@ -189,10 +189,10 @@ def test_a_group_never_begins_again_under_the_identity_of_its_own_archive(
         store.close()
 
     assert run(settings, own) == 1
-    assert "was made of this very group" in (told := capsys.readouterr().err)
-    assert "delete the group and its volume claims, and create it again" in told
-    assert "`kubectl delete pvc -l dledger.io/group=g`" in told
-    assert len(told) < 450, "a condition would not show the end"
+    assert "was made of this very group" in (stderr := capsys.readouterr().err)
+    assert "delete the group and its volume claims, and create it again" in stderr
+    assert "`kubectl delete pvc -l dledger.io/group=g`" in stderr
+    assert len(stderr) < 450, "a condition would not show the end"
     assert names_in(tmp_path) == (["dledger-n0"] if blank else [])
     if blank:
         store, _, _ = open_store(settings)
@@ -272,9 +272,9 @@ def test_archives_that_cannot_be_used_are_refused_in_words(
         (archive, larger, (), "have 8192 bytes, and those of its index 3200; this group's have 16"),
     ):  # fmt: skip
         assert run(replace(settings, **changes), place, *options) == 1, words
-        told = capsys.readouterr().err
-        assert told.startswith("the group cannot begin with its archive: ")
-        assert words in told
+        stderr = capsys.readouterr().err
+        assert stderr.startswith("the group cannot begin with its archive: ")
+        assert words in stderr
         assert "dledger-n0" not in names_in(tmp_path)
     shutil.copytree(archive, tmp_path / "gone")
     right = ("--group", info.group, "--copy-sha256", info.copy_sha256)

@@ -22,9 +22,11 @@ def test_a_dump_behind_the_end_prints_no_table_and_says_where_the_log_ends(
     code = command.main(["dump", *options, str(written)])
 
     assert code == ExitCode.FAILED
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == (f"dledger-node: the log has no entry {options[1]}: it ends with entry 39\n")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"dledger-node: the log has no entry {options[1]}: it ends with entry 39\n"
+    )
 
 
 def test_a_dump_before_the_begin_says_where_the_log_begins(

@@ -24,7 +24,7 @@ def running_on(
 
     def program(*arguments: str) -> tuple[int, str, str]:
         code = audit_program.main(arguments)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return program

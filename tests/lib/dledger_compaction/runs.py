@@ -65,10 +65,10 @@ class LocalLive:
 
 def copies_of(logs: Mapping[str, Log], says: Mapping[str, Manifest] | None = None) -> list[Copy]:
     """Return logs on disk as copies; `says` replaces manifests."""
-    said = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
-    said |= says or {}
+    served = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
+    served |= says or {}
     return [
-        Copy(member=member, place=str(log.root), manifest=said[member])
+        Copy(member=member, place=str(log.root), manifest=served[member])
         for member, log in logs.items()
     ]
 

@@ -76,8 +76,8 @@ class ObjectWatch(ABC):
         assert self._process is not None
         if (code := self._process.poll()) is not None:
             self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace").strip()
-            raise AssertionError(f"the watch ended with {code}: {said or 'kubectl said nothing'}")
+            output = self._errors.read().decode(errors="replace").strip()
+            raise AssertionError(f"the watch ended with {code}: {output or 'kubectl said nothing'}")
 
     def _stop(self) -> None:
         assert self._process is not None

@@ -53,12 +53,12 @@ class Audited:
         return self.change.get(member, same)(replace(said, life=self.life[member]))
 
     def audit(self, *, since_last: bool = False) -> tuple[Verdict, set[tuple[str, str, int, int]]]:
-        said = {member: self.says(member) for member in self.logs if member not in self.silent}
-        captured = capture("g", {name: name for name in said}, lambda url: Answer(said[url]))
+        served = {member: self.says(member) for member in self.logs if member not in self.silent}
+        captured = capture("g", {name: name for name in served}, lambda url: Answer(served[url]))
         passes = Counting(self.logs)
         later = {
             member: replace(each, life="later") if member in self.restarts else each
-            for member, each in said.items()
+            for member, each in served.items()
         }
         result, self.history = audit_with_history(
             passes, captured, lambda: later, self.history, since_last=since_last

@@ -201,11 +201,13 @@ def _without_front(log: Log, end: int, rng: random.Random) -> Log:
 
 def _says(logs: Logs, member: str, end: int) -> Manifest:
     """Return the manifest of a member, which explains its front."""
-    said = manifest(logs[member], member, peers=VOTERS, committed_index=end)
+    served = manifest(logs[member], member, peers=VOTERS, committed_index=end)
     learners = [LEARNER] if LEARNER in logs else []
-    status = replace(said.status, voters=list(VOTERS), learners=learners)
+    status = replace(served.status, voters=list(VOTERS), learners=learners)
     begin = logs[member].first_index
-    return with_retention(replace(said, status=status), *([by_rule(0, begin - 1)] if begin else []))
+    return with_retention(
+        replace(served, status=status), *([by_rule(0, begin - 1)] if begin else [])
+    )
 
 
 def told(number: int, what: str) -> None:

@@ -21,10 +21,10 @@ def leader(*, voter_count: int = 3, settled: bool = True, lag_max: int = 1000) -
 
 def confirm(driver: CoreDriver, *peer_ids: str) -> list[Message]:
     """Flush the leader's log, and let peers confirm all of it; return the leader's messages."""
-    said = driver.flush()
+    sent = driver.flush()
     for peer_id in peer_ids:
-        said += driver.receive(driver.success_from(peer_id, driver.raft.ledger_end_index))
-    return said
+        sent += driver.receive(driver.success_from(peer_id, driver.raft.ledger_end_index))
+    return sent
 
 
 def with_learner(**settings: int) -> CoreDriver:
@@ -34,8 +34,8 @@ def with_learner(**settings: int) -> CoreDriver:
     confirm(driver, *driver.voters())
     driver.agree("n7")
     confirm(driver, "n7")
-    said = driver.tick(HEARTBEAT_TICKS)
-    round_ = of_type(HeartBeatRequest, said)[-1].round
+    sent = driver.tick(HEARTBEAT_TICKS)
+    round_ = of_type(HeartBeatRequest, sent)[-1].round
     for peer_id in (*driver.voters(), "n7"):
         driver.receive(driver.heard_from(peer_id, round_))
     return driver
