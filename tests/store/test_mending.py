@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
+from dledger_formats.log.disk import EntryHeader
 from dledger_node.healing.mending import CannotMendError, Mender
 from dledger_node.healing.peer_bytes import CHUNK_BYTES, Peer
+from dledger_node.store.log import damaged_ranges as ranges
 from dledger_node.store.log.damaged_ranges import DamagedRange, LogShape, damaged_ranges
+from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.contents import bodies_of, flush
@@ -170,6 +173,25 @@ def test_a_mended_segment_is_not_younger_for_retention(
     assert mend(folder_of_a_log, FolderPeer(twin)) == 1
 
     assert segment(folder_of_a_log, 1).stat().st_mtime == 1e9 + (2 if was_missing else 1)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: os.truncate(path, 148)])
+def test_what_the_disk_lacks_of_a_segment_is_not_searched_entry_by_entry(
+    folder_of_a_log: Path, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], None]
+) -> None:
+    looked_at, sound_header = list[int](), ranges.sound_header
+
+    def looking(files: LogFiles, pos: int, index: int) -> EntryHeader | None:
+        looked_at.append(index)
+        return sound_header(files, pos, index)
+
+    monkeypatch.setattr(ranges, "sound_header", looking)
+    harm(segment(folder_of_a_log, 1))
+
+    (found,) = found_in(folder_of_a_log)
+
+    assert found.end_index == 2 * PER_SEGMENT
+    assert len(looked_at) == 2
 
 
 def test_without_a_checkpoint_nothing_is_mended(folder_of_a_log: Path) -> None:

@@ -24,7 +24,7 @@ from dledger_formats.log.disk import (
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.entry_walk import WINDOW_BYTES, Cursor, EntryWalk
 from dledger_node.store.log.files import Beginning, LogFiles
-from dledger_node.store.segments.patched_segments import Patch, PatchedSegments
+from dledger_node.store.segments.patched_segments import Patch, PatchedSegments, absent
 from dledger_node.store.segments.segment import Segment
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
@@ -260,14 +260,17 @@ def _range_to_next(
 def _next_by_index(
     files: LogFiles, after_index: int, after_pos: int, committed_index: int
 ) -> tuple[int, int] | None:
+    skipped = range(0)  # of a missing segment of short entries, a search of each takes minutes
     for first in range(after_index + 1, committed_index + 1, UNITS_AT_ONCE):
         units = files.units(first, min(committed_index, first + UNITS_AT_ONCE - 1))
         for number in range(len(units) // INDEX_UNIT_SIZE):
             unit = disk.unpack_index_unit(units, number * INDEX_UNIT_SIZE)
-            if unit.index != first + number or unit.pos <= after_pos:
+            if unit.index != first + number or unit.pos <= after_pos or unit.pos in skipped:
                 continue
             if _is_sound(files, unit.pos, unit.index):
                 return unit.index, unit.pos
+            with contextlib.suppress(IndexError):
+                skipped = absent(files.data, unit.pos)
     return None
 
 

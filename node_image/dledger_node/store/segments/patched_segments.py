@@ -55,6 +55,16 @@ class PatchedSegments(SegmentList):
                     os.close(fd)
 
 
+def absent(segments: SegmentList, pos: int) -> range:
+    """Return the positions from `pos` to the end of its file, if the disk has none of them."""
+    file = segments.file_at(pos)
+    try:
+        present_bytes = file.path.stat().st_size
+    except OSError:
+        present_bytes = 0
+    return range(pos, file.end if pos - file.start >= present_bytes else pos)
+
+
 class _PatchedSegment(Segment):
     """One file; `read` fails only for lack of descriptors or memory."""
 
