@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dledger_formats.log import disk, memberships
-from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing import set_aside
 from dledger_node.healing.set_aside import Survey
 from dledger_node.raft.membership import Membership
@@ -332,6 +332,28 @@ def test_a_failed_save_leaves_the_store_unchanged(
 
     assert files_under(sound) == before
     assert set_aside.list_set_aside(sound) == []
+
+
+def test_attempts_on_a_full_volume_do_not_count_as_failures_of_the_disk(
+    sound: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After four of them, the member would stay out, also once there is room."""
+    flip_a_body(sound)
+
+    def full(*_: Any) -> None:
+        raise StoreFullError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(set_aside.checkpoint_file, "save_checkpoint", full)
+        for number in range(5):
+            with pytest.raises(StoreFullError):
+                set_aside.set_aside_log(
+                    sound, surveyed(sound), verdict="BadEntry", moment=f"{number}"
+                )
+    assert len(set_aside.list_set_aside(sound)) == 1
+    set_aside.set_aside_log(sound, surveyed(sound), verdict="BadEntry", moment="last")
+
+    assert bodies_of(open_store()) == BODIES[: 2 * PER_SEGMENT]
 
 
 def test_damaged_files_are_deleted_one_by_one_and_then_as_a_whole(sound: Path) -> None:

@@ -149,12 +149,23 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
         shutil.rmtree(aside, ignore_errors=True)
         raise
     if not found.log_is_sound:
-        _move(folder / disk.DATA_FOLDER, found.lost_names, aside)
-        if found.front_is_lost and (folder / memberships_file.FILE_NAME).exists():
-            _move(folder, (memberships_file.FILE_NAME,), aside)
-        lowered = _lowered(folder, found)
-        ballast.spend(folder, lambda: checkpoint_file.save_checkpoint(folder, lowered))
+        try:
+            _move_log(folder, found, aside)
+        except StoreError:
+            with contextlib.suppress(OSError):  # a repetition that moved nothing must not count
+                if os.listdir(aside) == [_HEALING]:
+                    shutil.rmtree(aside)
+            raise
     return joining
+
+
+def _move_log(folder: Path, found: Survey, aside: Path) -> None:
+    """Move what is not kept, and record the new end of the log."""
+    _move(folder / disk.DATA_FOLDER, found.lost_names, aside)
+    if found.front_is_lost and (folder / memberships_file.FILE_NAME).exists():
+        _move(folder, (memberships_file.FILE_NAME,), aside)
+    lowered = _lowered(folder, found)
+    ballast.spend(folder, lambda: checkpoint_file.save_checkpoint(folder, lowered))
 
 
 def set_aside_index(folder: Path, *, moment: str) -> None:
