@@ -11,3 +11,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder whose name is durable, and those of its parents that it makes. Raises OSError.
+
+    Each folder is synced before the next one is made in it. So if a crash interrupts this, only the
+    last folder that was made may not be durable, and the next run syncs that first.
+    """
+    if not folder.exists():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+    elif not os.access(folder.parent, os.R_OK | os.W_OK):
+        return  # somebody else has made the folder
+    sync_folder(folder.parent)

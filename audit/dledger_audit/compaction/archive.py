@@ -23,7 +23,7 @@ from typing import Final, Self
 from dledger_audit import folder_lock
 from dledger_audit.compaction import names
 from dledger_audit.folder_lock import FolderInUseError
-from dledger_formats.folders import sync_folder
+from dledger_formats.folders import make_folder, sync_folder
 from dledger_formats.log import properties
 from dledger_formats.log.archives import (
     FOLDER_NAME,
@@ -104,7 +104,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _open_lock(path: Path) -> int:
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     foreign = names.foreign(entry.name for entry in path.iterdir())
     if foreign is not None:
         raise RefusedError(f"{path} is no archive: it holds {foreign}; name an empty folder")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from dledger_client.commands.exits import UsageError
-from dledger_formats.folders import sync_folder
+from dledger_formats.folders import make_folder, sync_folder
 
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
 NAME_BYTES_MAX: Final = 80
@@ -83,7 +83,7 @@ class RecordFile:
             raise UsageError(f"the name of a producer must have 1 to {NAME_BYTES_MAX} bytes")
         path = _folder() / quote(group, safe="") / f"{quote(name, safe='')}.json"
         try:
-            _make_folder(path.parent)
+            make_folder(path.parent)
             lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UsageError(
@@ -141,20 +141,6 @@ class RecordFile:
                 f"cannot save {self.path}: {error.strerror}; once it can be saved, run the command "
                 "again: it continues where it ended"
             ) from error
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder whose name is durable, and those of its parents that it makes. Raises OSError.
-
-    Each folder is synced before the next one is made in it. So if a crash interrupts this, only the
-    last folder that was made may not be durable, and the next run syncs that first.
-    """
-    if not folder.exists():
-        _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-    elif not os.access(folder.parent, os.R_OK | os.W_OK):
-        return  # somebody else has made the folder
-    sync_folder(folder.parent)
 
 
 def _folder() -> Path:
