@@ -22,6 +22,7 @@ from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.answers import encode_answer
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_node.remoting.service import system_answer
+from dledger_wire.accepting import close_accepting
 
 Code = ResponseCode
 Answer = Callable[[RemotingCommand], bytes]
@@ -132,7 +133,7 @@ def run(answer: Answer, play: Callable[[Leader, Member], Awaitable[None]]) -> No
             await play(leader, member)
         finally:
             member.door.close()
-            server.close()
+            await close_accepting(server)
             await leader.until(lambda: leader.connections == 0)
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ import pytest
 
 from dledger_client.commands import printing, status
 from dledger_fake_server.group import Group
+from dledger_wire.accepting import close_accepting
 from tests.client.terminals import on_terminal, run
 
 ESCAPE = "\x1b"
@@ -124,6 +125,7 @@ async def screens_at_requests(
         await is_enough.wait()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+        await close_accepting(server)
     return written[:3]
 
 

@@ -15,6 +15,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_node.services import passed_on
 from dledger_node.services.passed_on import PassedOn
+from dledger_wire.accepting import close_accepting
 from dledger_wire.played import Client
 
 Code = DLedgerResponseCode
@@ -68,7 +69,7 @@ async def leader() -> AsyncIterator[Leader]:
     server = await asyncio.start_server(played.serve, "127.0.0.1", 0)
     played.port = server.sockets[0].getsockname()[1]
     yield played
-    server.close()
+    await close_accepting(server)
     played.cut()
 
 

@@ -5,10 +5,9 @@ import socket
 from collections.abc import Callable
 
 from dledger_fake_server.connection import Connection
+from dledger_wire.accepting import close_accepting
 
 HOST = "127.0.0.1"
-ACCEPT_TURNS = 3
-"""Turns of the loop that asyncio needs to hand over an accepted connection."""
 
 
 class Listener:
@@ -29,13 +28,8 @@ class Listener:
         """Refuse connections from now on, and reset those that were accepted."""
         if self._server is None:
             return
-        [listening] = self._server.sockets
-        port = listening.getsockname()[1]
-        # asyncio leaks the connections that it has accepted but not handed over when it closes.
-        asyncio.get_running_loop().remove_reader(listening.fileno())
-        for _ in range(ACCEPT_TURNS):
-            await asyncio.sleep(0)
-        self._server.close()
+        port = self._server.sockets[0].getsockname()[1]
+        await close_accepting(self._server)
         for connection in list(connections):
             connection.transport.abort()
             await connection.gone.wait()

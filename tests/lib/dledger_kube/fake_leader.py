@@ -22,6 +22,7 @@ from dledger_formats.protocol.membership_change import (
 from dledger_kube.fake_members import FakeMember
 from dledger_kube.objects import node_status
 from dledger_operator import names
+from dledger_wire.accepting import close_accepting
 
 Answer = Callable[[RemotingCommand], bytes | None]
 
@@ -49,7 +50,7 @@ async def remoting(ip: str, port: int, answer: Answer) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await close_accepting(server)
         for writer in writers:
             writer.close()
             with contextlib.suppress(ConnectionError):

@@ -10,10 +10,8 @@ from aiohttp import web
 from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
 from dledger_operator.clients.member_http import MemberHttpClient
+from dledger_wire.accepting import close_accepting
 from tools.groups.ports import free_ports
-
-ACCEPT_TURNS = 3
-"""Turns of the loop that asyncio needs to hand over an accepted connection."""
 
 
 class FakeMember:
@@ -64,9 +62,7 @@ class FakeMember:
     async def fall_silent(self) -> None:
         """Stop listening and close all connections, as a killed process does."""
         if self._runner is not None and self._server is not None:
-            self._server.close()
-            for _ in range(ACCEPT_TURNS):
-                await asyncio.sleep(0)
+            await close_accepting(self._server)
             await self._runner.cleanup()
             self._runner = self._server = None
             # The runner does not wait until the sockets of its connections are closed.

@@ -17,6 +17,7 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.remoting.service import AppendCall, Reply
+from dledger_wire.accepting import close_accepting
 
 HOST = "127.0.0.1"
 PEERS = ("n1", "n2")
@@ -124,7 +125,7 @@ async def listening(**limits: object) -> AsyncIterator[Listener]:
     try:
         yield listener
     finally:
-        server.close()
+        await close_accepting(server)
         for guest in listener.gate.everyone():
             guest.close()
         for caller in listener.callers:
