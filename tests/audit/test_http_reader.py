@@ -1,5 +1,6 @@
 """Reading a member over HTTP: every kind of response, and none at all."""
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -109,11 +110,15 @@ def test_an_error_is_raised_after_the_last_attempt(log: Log) -> None:
     assert len(pauses) == ATTEMPTS_MAX - 1
 
 
-def test_a_refused_connection_is_an_error(log: Log) -> None:
-    with served(log.root, manifest(log, "n0")) as url:
-        pass  # the port is free again
-    with HttpFiles(url, sleep=lambda _: None) as files, pytest.raises(ReadError, match="refused"):
-        files.manifest()
+def test_a_refused_connection_is_an_error() -> None:
+    with socket.socket() as bound:  # and it does not listen
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with (
+            HttpFiles(url, sleep=lambda _: None) as files,
+            pytest.raises(ReadError, match="refused"),
+        ):
+            files.manifest()
 
 
 def test_a_refused_request_is_not_retried(log: Log) -> None:
