@@ -101,9 +101,12 @@ async def test_the_manifest_tells_why_the_front_was_removed_and_what_is_next(
         assert state is not None
         newest = snapshot_file(state.snapshots[-1].last_included_index, SNAPSHOT_META)
         for name in ("currterm", "checkpoint", "removals", newest):
-            assert group.get(one, f"/files/{name}") == (
-                200,
-                (group.store_folder(one) / name).read_bytes(),
+            file = group.store_folder(one) / name
+            wait_for(  # a round of upkeep may write it between the two reads
+                lambda name=name, file=file: (  # type: ignore[misc]
+                    group.get(one, f"/files/{name}") == (200, file.read_bytes())
+                ),
+                f"{name} is served as it is",
             )
 
     for said in reported.values():
