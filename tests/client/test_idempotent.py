@@ -222,7 +222,7 @@ async def test_an_append_sent_before_its_deadline_is_unknown_after_it(group: Gro
     group["n0"].script.extend([Fault.APPEND_WITHOUT_ANSWER] * 10)
     async with client_of(group, request_timeout_s=0.05) as client:
         with pytest.raises(OutcomeUnknownError):
-            await client.append(b"x", deadline_s=0.2)
+            await client.append(b"x", deadline_s=0.5)
 
 
 async def test_the_producer_registers_again_after_a_window_of_appends_without_effect(

@@ -66,7 +66,7 @@ async def test_a_change_that_may_be_in_the_log_is_not_told_as_refused(
 ) -> None:
     """The leader refuses the repeated request because of the change itself, not yet committed."""
     group["n0"].changes.extend([first, *[Code.MEMBERSHIP_CHANGING] * 1000])
-    async with DLedgerClient(group.servers, "g0", timing=Timing(deadline_s=0.3)) as client:
+    async with DLedgerClient(group.servers, "g0", timing=Timing(deadline_s=1.0)) as client:
         with pytest.raises(OutcomeUnknownError, match="MEMBERSHIP_CHANGING"):
             await client.change_membership(ChangeKind.REMOVE, "n2")
 
@@ -74,14 +74,14 @@ async def test_a_change_that_may_be_in_the_log_is_not_told_as_refused(
 async def test_a_change_whose_leader_has_gone_is_not_told_as_without_effect(group: Group) -> None:
     group["n0"].changes.append(Code.WAIT_QUORUM_ACK_TIMEOUT)
     group["n0"].changes.extend([Code.NOT_LEADER] * 1000)
-    async with DLedgerClient(group.servers, "g0", timing=Timing(deadline_s=0.3)) as client:
+    async with DLedgerClient(group.servers, "g0", timing=Timing(deadline_s=1.0)) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.change_membership(ChangeKind.REMOVE, "n2")
 
 
 async def test_a_change_that_only_waited_for_another_is_refused(group: Group) -> None:
     group["n0"].changes.extend([Code.MEMBERSHIP_CHANGING] * 1000)
-    async with DLedgerClient(group.servers, "g0", timing=Timing(deadline_s=0.3)) as client:
+    async with DLedgerClient(group.servers, "g0", timing=Timing(deadline_s=1.0)) as client:
         with pytest.raises(RefusedError) as caught:
             await client.change_membership(ChangeKind.REMOVE, "n2")
 
