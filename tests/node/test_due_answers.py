@@ -10,7 +10,7 @@ import pytest
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.producers import RegisterProducerRequest
 from dledger_node.raft.core import Raft
-from dledger_node.remoting.service import IdempotentCall
+from dledger_node.remoting.service import AppendCall, IdempotentCall
 from dledger_node.services.due_answers import DueAnswers
 from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, Waiter
 from dledger_node.shell.server import DLedgerServer
@@ -117,3 +117,46 @@ async def test_copies_that_are_not_answered_yet_count_against_the_limit(leader: 
     await counts_until(limit, lambda: len(again.answers))
     await leader.append(late, 1)
     assert [answer.code for answer in late.answers] == [Code.SUCCESS]
+
+
+async def append_of_many(leader: Leader) -> list[Client]:
+    """Send an append on each of many connections."""
+    clients = [Client() for _ in range(3 * PER_TURN)]
+    leader.server.clients.appends.append([AppendCall(client, 1, b"x") for client in clients])
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return clients
+
+
+def answers_of(clients: list[Client]) -> list[Code]:
+    return [answer.code for client in clients for answer in client.answers]
+
+
+@pytest.mark.parametrize("code", [Code.SUCCESS, Code.WAIT_QUORUM_ACK_TIMEOUT])
+async def test_appends_of_many_connections_are_answered_over_many_turns(
+    leader: Leader, code: Code
+) -> None:
+    """Each connection costs a write, and a leader that is deposed answers all of them."""
+    clients = await append_of_many(leader)
+
+    if code is Code.SUCCESS:
+        leader.commit()
+    else:
+        leader.server.clients.expire(asyncio.get_running_loop().time() + ANSWER_WAIT_S)
+
+    counts = await counts_until(3 * PER_TURN, lambda: len(answers_of(clients)))
+    assert counts == [PER_TURN, 2 * PER_TURN, 3 * PER_TURN]
+    assert set(answers_of(clients)) == {code}
+
+
+async def test_a_member_that_stops_sends_the_answers_of_many_connections_at_once(
+    leader: Leader,
+) -> None:
+    """Its connections are ended next."""
+    clients = await append_of_many(leader)
+    leader.commit()
+    assert len(answers_of(clients)) == PER_TURN
+
+    leader.server.clients.give_up()
+
+    assert answers_of(clients) == [Code.SUCCESS] * (3 * PER_TURN)

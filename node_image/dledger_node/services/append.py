@@ -20,6 +20,7 @@ from dledger_node.errors import StoreDamagedError
 from dledger_node.histogram import Histogram
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Proposal
+from dledger_node.remoting.connection_views import WritableConnection
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
@@ -27,7 +28,7 @@ from dledger_node.remoting.service import (
     IdempotentBatchCall,
     IdempotentCall,
 )
-from dledger_node.services import answering
+from dledger_node.services.answering import Answering
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.next_proposal import (
     PROPOSE_AT_BYTES,
@@ -66,6 +67,7 @@ class Appends:
         self._drive = drive
         self._loop = asyncio.get_running_loop()
         self._proposer = Proposer(core, store, room)
+        self._answering = Answering()
         self._next = NextProposal()
         self._held_until_s = math.inf
         """When `_next` stops waiting for the log to take entries; infinite if it does not wait."""
@@ -151,6 +153,7 @@ class Appends:
         """Answer every append: those not proposed yet are refused, the others unknown."""
         self._refuse_all(DLedgerResponseCode.NOT_LEADER)
         self._answer_unknown(self._waiters.take_all())
+        self._answering.send_rest()
 
     async def drained(self) -> None:
         """Refuse all further appends, and return once none waits for its quorum.
@@ -279,7 +282,7 @@ class Appends:
         return self._store.positions(first_index, first_index + len(waiter.replies) - 1)
 
     def _acknowledge(self, committed: list[Waiter[ClientCall]], places: list[list[int]]) -> None:
-        answers: answering.Answers = {}
+        answers: dict[WritableConnection, list[tuple[int, bytes]]] = {}
         deadline_of_now_s = self._loop.time() + ANSWER_WAIT_S
         """The deadline of an append that is proposed now."""
         for waiter, positions in zip(committed, places, strict=True):
@@ -299,7 +302,7 @@ class Appends:
                 mine.append((call.opaque, response))
             self.acknowledged += waiter.entry_count
             self.waited_s.observe(deadline_of_now_s - waiter.deadline_s, waiter.entry_count)
-        answering.send(answers)
+        self._answering.send(answers)
 
     def _refuse_all(self, code: DLedgerResponseCode) -> None:
         """Refuse the appends that are not proposed yet."""
@@ -343,4 +346,4 @@ class Appends:
         response = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=self._core.leader_id, term=self._core.term
         ).to_json()
-        answering.send_to_all(calls, response)
+        self._answering.send_to_all(calls, response)

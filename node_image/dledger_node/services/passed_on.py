@@ -27,7 +27,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.remoting.connection_views import WritableConnection
 from dledger_node.remoting.leader_link import LeaderLink
 from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall
-from dledger_node.services import answering
+from dledger_node.services.answering import Answering
 from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.waiting import ANSWER_WAIT_S
 
@@ -77,6 +77,7 @@ class PassedOn:
         self._links: dict[str, LeaderLink[Passed]] = {}
         """The connections that are open or being opened, by the leader's id."""
         self._waiting_count = self._waiting_bytes = 0
+        self._answering = Answering()
         self._drain = Drain()
         self.count = 0
         """Number of entries that were passed on since the start."""
@@ -157,6 +158,7 @@ class PassedOn:
         self._is_on = False
         for link in list(self._links.values()):
             link.abort()
+        self._answering.send_rest()
 
     def _refusal(
         self, frame_bytes: int, call: AppendCall | BatchCall
@@ -233,4 +235,4 @@ class PassedOn:
         answer = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=leader_id, term=core.term
         )
-        answering.send_to_all(calls, answer.to_json())
+        self._answering.send_to_all(calls, answer.to_json())
