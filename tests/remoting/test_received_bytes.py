@@ -68,6 +68,21 @@ async def test_a_paused_large_frame_is_read_once_there_is_room() -> None:
         assert not listener.closed
 
 
+async def test_a_flood_from_one_address_stops_no_large_frame_from_another() -> None:
+    """Every client waited until the flood had sent its frames, or was cut."""
+    async with listening(received_bytes_max=4096 * KIB) as listener:
+        for _ in range(48):
+            greedy = await listener.connect()
+            greedy.writer.write(announced(4096 * KIB) + bytes(2048 * KIB))
+        await until(lambda: listener.gate.received_bytes > 4096 * KIB)
+        other = await listener.connect(local_addr=("127.0.0.2", 0))
+
+        for opaque in range(3):
+            await other.say(append_request(opaque, bytes(600 * KIB)))
+            assert (await other.answer()).opaque == opaque
+        assert not listener.closed
+
+
 async def test_a_client_whose_large_frame_is_whole_by_now_is_read_again() -> None:
     """It was not: the rest of the frame had arrived with the part for which it was paused."""
     async with listening(received_bytes_max=256 * KIB) as listener:

@@ -101,8 +101,9 @@ class Limits:
     """
 
     received_bytes_max: int = HELD_BYTES_MAX
-    """Bytes of unfinished frames that all clients hold. Above this, only the oldest of the
-    connections that hold more than SMALL_FRAME_BYTES is read; the others wait for room.
+    """Bytes of unfinished frames that all clients hold. Above half of this, of the connections that
+    hold more than SMALL_FRAME_BYTES only the oldest is read, and those of each address that holds
+    less than its share of the other half; the others wait for room.
     """
     links_received_bytes_max: int = frames.FRAME_BYTES_MAX
     """Bytes of unfinished frames that all links hold: clients must not use up this room."""
