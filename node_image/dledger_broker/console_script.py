@@ -25,6 +25,8 @@ _SETTINGS = {
     "(default: true)",
     "DLEDGER_BROKER_NAME_SERVERS": "Where the members register: HOST:port;HOST:port. (default: "
     "none)",
+    "DLEDGER_BROKER_REGISTER_MEMBERS": "Whether they also register their own addresses beside that "
+    "of the group: true or false. (default: true)",
 }
 _EXIT_CODES = "Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."
 

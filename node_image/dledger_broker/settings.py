@@ -55,6 +55,8 @@ class BrokerSettings:
     """Whether a message to an unknown topic creates the topic."""
     name_servers: tuple[str, ...] = ()
     """Host and port of each name server at which the members register themselves."""
+    register_members: bool = True
+    """Whether each member registers its own address, too, beside that of the group."""
 
     @property
     def own_address(self) -> tuple[str, int]:
@@ -99,6 +101,7 @@ class BrokerSettings:
             cluster=_name(variables.CLUSTER, given.get(variables.CLUSTER, "DefaultCluster")),
             auto_create_topics=_truth(variables.AUTO_CREATE_TOPICS, given, default="true"),
             name_servers=_name_servers(given.get(variables.NAME_SERVERS, "")),
+            register_members=_register_members(given, group_address),
         )
 
 
@@ -167,6 +170,16 @@ def _shares_port(
                 "members that share a port need another one each"
             )
     return True
+
+
+def _register_members(given: Mapping[str, str], group_address: str) -> bool:
+    is_wanted = _truth(variables.REGISTER_MEMBERS, given, default="true")
+    if not is_wanted and not group_address:
+        raise SettingsError(
+            f"{variables.REGISTER_MEMBERS} is false, but {variables.GROUP_ADDRESS} is empty; "
+            "nothing would be registered"
+        )
+    return is_wanted
 
 
 def _divided(address: str) -> tuple[str, int]:

@@ -64,6 +64,17 @@ def test_behind_an_address_of_the_group_a_member_need_only_know_its_own(
     assert settings.own_address[1] == 10911
 
 
+def test_only_a_group_with_an_address_may_leave_its_members_unregistered() -> None:
+    without = {"DLEDGER_BROKER_REGISTER_MEMBERS": "false"}
+    shared = {"DLEDGER_BROKER_GROUP_ADDRESS": "orders.svc:10911"}
+
+    assert BrokerSettings.from_environment(MEMBER | ADDRESSES).register_members
+    told = BrokerSettings.from_environment(MEMBER | ADDRESSES | shared | without)
+    assert not told.register_members
+    with pytest.raises(SettingsError, match="nothing would be registered"):
+        BrokerSettings.from_environment(MEMBER | ADDRESSES | without)
+
+
 def test_a_given_snapshot_threshold_is_kept() -> None:
     given = {"DLEDGER_SNAPSHOT_THRESHOLD": "1000"}
 

@@ -34,6 +34,23 @@ def test_each_record_has_a_connection_of_its_own(name_server: NameServer) -> Non
     assert name_server.addresses == [MEMBERS["n1"], GROUP_ADDRESS]
 
 
+def test_members_that_clients_cannot_reach_register_only_the_address_of_the_group(
+    name_server: NameServer,
+) -> None:
+    async def play() -> None:
+        async with Registering(name_server.address, register_members=False) as member:
+            await member.until_registered()
+            member.become_keeper()
+            await member.until(lambda: bool(name_server.requests), "it is kept")
+            member.change()
+            member.become_keeper()
+            await member.until(lambda: name_server.terms == [1, 2], "its change is told")
+            member.servers.leave()
+
+    asyncio.run(play())
+    assert {*name_server.addresses} == {GROUP_ADDRESS}
+
+
 def test_a_record_that_another_member_keeps_is_not_removed(name_server: NameServer) -> None:
     """The end of the connection would remove it, if the other member has not registered it yet."""
 

@@ -138,38 +138,54 @@ def test_the_address_of_the_group_is_registered_whoever_leads(
             group.wait_until_up(leader)
 
 
-def test_a_name_server_that_has_come_back_gives_no_route_before_it_knows_the_master(
-    name_server: str,
-) -> None:
-    """A client that gets none keeps the one that it has. In one without a master it would have no
-    address to send to, until the leader has registered, too.
-    """
-    body = register_broker.body(
-        SETTINGS, Standing(2, MEMBERS["n1"], 5, TableVersion()), BrokerState().tables
-    )
-
-    def register(broker_id: int, address: str) -> None:
-        standing = Standing(broker_id, address, 5, TableVersion())
-        [asked] = FrameDecoder().feed(register_broker.frame(SETTINGS, standing, body, 7))
-        line = stack.enter_context(BrokerClient(name_server, version=VERSION_5_3_3))
-        assert line.ask(asked.code, asked.ext_fields, asked.body).code == ResponseCode.SUCCESS
-
+def wait_until_up(name_server: str) -> None:
     def is_up() -> bool:
         with contextlib.suppress(OSError), BrokerClient(name_server):
             return True
         return False
 
     wait_for(is_up, "the name server listens")
-    with contextlib.ExitStack() as stack:
-        register(2, MEMBERS["n1"])
+
+
+def registered(name_server: str, broker_id: int, address: str) -> BrokerClient:
+    """Register a broker; return the connection that keeps the record."""
+    standing = Standing(broker_id, address, 5, TableVersion())
+    body = register_broker.body(SETTINGS, standing, BrokerState().tables)
+    [asked] = FrameDecoder().feed(register_broker.frame(SETTINGS, standing, body, 7))
+    line = BrokerClient(name_server, version=VERSION_5_3_3)
+    assert line.ask(asked.code, asked.ext_fields, asked.body).code == ResponseCode.SUCCESS
+    return line
+
+
+def test_a_name_server_that_has_come_back_gives_no_route_before_it_knows_the_master(
+    name_server: str,
+) -> None:
+    """A client that gets none keeps the one that it has. In one without a master it would have no
+    address to send to, until the leader has registered, too.
+    """
+    wait_until_up(name_server)
+    with registered(name_server, 2, MEMBERS["n1"]):
         assert route(name_server, "TBW102") == {}
-        register(0, GROUP_ADDRESS)
-        register(1, MEMBERS["n0"])
-        assert route(name_server, "TBW102") == {
-            "0": GROUP_ADDRESS,
-            "1": MEMBERS["n0"],
-            "2": MEMBERS["n1"],
-        }
+        with (
+            registered(name_server, 0, GROUP_ADDRESS),
+            registered(name_server, 1, MEMBERS["n0"]),
+        ):
+            assert route(name_server, "TBW102") == {
+                "0": GROUP_ADDRESS,
+                "1": MEMBERS["n0"],
+                "2": MEMBERS["n1"],
+            }
+
+
+def test_a_name_server_has_no_route_once_the_only_record_of_a_group_is_gone(
+    name_server: str,
+) -> None:
+    wait_until_up(name_server)
+    with registered(name_server, 0, GROUP_ADDRESS):
+        assert route(name_server, "TBW102") == {"0": GROUP_ADDRESS}
+
+    wait_for(lambda: not route(name_server, "TBW102"), "the record is dropped")
+    assert route(name_server, "TBW102") == {}
 
 
 class RouteWatch:

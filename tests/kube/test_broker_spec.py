@@ -72,6 +72,7 @@ def test_an_empty_broker_is_enough() -> None:
     assert container(group(broker={}))["command"] == ["dledger-broker"]
     assert (told.name, told.cluster, told.auto_create_topics) == ("flights", "DefaultCluster", True)
     assert told.name_servers == ()
+    assert told.register_members
     assert told.group_address == "flights-broker.air.svc:10911"
     assert told.node.state_machine == "none"
 
@@ -82,6 +83,7 @@ def test_the_members_get_what_the_spec_says() -> None:
         "clusterName": "shop",
         "autoCreateTopics": False,
         "nameServers": ["10.0.0.8:9876", "namesrv.example:9876"],
+        "registerMembers": False,
         "advertise": "203.0.113.7:10911",
     }
     told = settings(group(broker=spec))
@@ -89,6 +91,7 @@ def test_the_members_get_what_the_spec_says() -> None:
     assert (told.name, told.cluster, told.auto_create_topics) == ("orders", "shop", False)
     assert told.name_servers == ("10.0.0.8:9876", "namesrv.example:9876")
     assert told.group_address == "203.0.113.7:10911"
+    assert not told.register_members
 
 
 @pytest.mark.parametrize(

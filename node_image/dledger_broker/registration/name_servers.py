@@ -46,9 +46,10 @@ class NameServers:
         """Both by the name server's address."""
         for server in settings.name_servers:
             changed = partial(self._show, server)
-            self._own[server] = KeptRecord(
-                "this member", server, self, lambda: self._standings().own, changed
-            )
+            if settings.register_members:
+                self._own[server] = KeptRecord(
+                    "this member", server, self, lambda: self._standings().own, changed
+                )
             if settings.group_address:
                 self._group[server] = KeptRecord(
                     "the address of the group", server, self, self._group_standing, changed
@@ -92,7 +93,7 @@ class NameServers:
 
         A record may have been looked at between two ticks, while it was not wanted for a moment.
         """
-        if not self._own:
+        if not self._tasks:
             return
         own, group = self._standings().own, self._group_standing()
         _tell(record for record in self._own.values() if record.seen != own)

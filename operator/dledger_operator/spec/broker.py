@@ -26,6 +26,8 @@ class BrokerSpec:
     auto_create_topics: bool
     name_servers: tuple[str, ...]
     """Host and port of each name server at which the members register themselves."""
+    register_members: bool
+    """Whether each member registers its own address there, too."""
     advertise: str
     """Host and port that members announce to clients; empty for those of the group's Service."""
     service: ClientService
@@ -33,12 +35,15 @@ class BrokerSpec:
     def environment(self, namespace: str, group: str) -> dict[str, str]:
         """Return the environment variables that the broker of every member reads."""
         address = self.advertise or names.broker_address(namespace, group, names.BROKER_PORT)
+        servers = {variables.NAME_SERVERS: ";".join(self.name_servers)}
         return {
             variables.GROUP_ADDRESS: address,
             variables.NAME: self.name,
             variables.CLUSTER: self.cluster,
             variables.AUTO_CREATE_TOPICS: "true" if self.auto_create_topics else "false",
-        } | ({variables.NAME_SERVERS: ";".join(self.name_servers)} if self.name_servers else {})
+            **(servers if self.name_servers else {}),
+            **({} if self.register_members else {variables.REGISTER_MEMBERS: "false"}),
+        }
 
 
 def read_broker(spec: SpecReader, group: str) -> BrokerSpec | None:
@@ -62,6 +67,7 @@ def read_broker(spec: SpecReader, group: str) -> BrokerSpec | None:
         cluster=_name(section, "clusterName", DEFAULT_CLUSTER),
         auto_create_topics=section.flag("autoCreateTopics", default=True),
         name_servers=servers,
+        register_members=section.flag("registerMembers", default=True),
         advertise=advertise,
         service=read_client_service(section.section("service")),
     )

@@ -27,12 +27,15 @@ SETTINGS = BrokerSettings(
 class Registering:
     """Keeps a member registered, without its broker."""
 
-    def __init__(self, *addresses: str) -> None:
+    def __init__(self, *addresses: str, register_members: bool = True) -> None:
         self.counters = BrokerCounters()
         self.standing = Standing(0, MEMBERS["n1"], 1, TableVersion())
         self.group: Standing | None = None
         self._settings = dataclasses.replace(
-            SETTINGS, name_servers=addresses, group_address=GROUP_ADDRESS
+            SETTINGS,
+            name_servers=addresses,
+            group_address=GROUP_ADDRESS,
+            register_members=register_members,
         )
         self._threads = ThreadPoolExecutor(1)
 

@@ -23,6 +23,7 @@ WRONG_BROKERS: Final[dict[str, Object]] = {
     "more than 16 name servers": broker(nameServers=[f"n{n}:9876" for n in range(17)]),
     "clients led to a URL": broker(advertise="http://broker.example:10911"),
     "a word for topics": broker(autoCreateTopics="yes"),
+    "a word for members": broker(registerMembers="no"),
     "a broker's Service of no type": broker(service={"type": "ExternalName"}),
     "a broker's load balancer without one": broker(service={"loadBalancerClass": "a.b/c"}),
     "a port of the broker's Service": broker(service={"nodePort": 30911}),
