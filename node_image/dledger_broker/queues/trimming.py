@@ -20,8 +20,10 @@ logger = logging.getLogger(__name__)
 
 SWEEP_S: Final = 60.0
 """Between the beginnings of two looks at all queues."""
-SLICE_QUEUES: Final = 100
-"""Queues that the thread looks at before it does what waits: 25 µs for most."""
+SLICE_QUEUES: Final = 25
+"""Queues that the thread looks at before it does what waits: 25 µs for most. The event loop may
+have to wait for a slice, since the thread hardly lets it in between short calls of the system.
+"""
 
 
 class TrimmedMember(Protocol):
