@@ -4,10 +4,16 @@ The help fits narrow terminals, and divides no word.
 """
 
 import argparse
+import itertools
 import re
+import shlex
 import shutil
+import sys
 import textwrap
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
+
+from dledger_formats.console import readable
 
 USAGE: Final = 2
 """The exit code for a wrong command line, of every program."""
@@ -19,6 +25,7 @@ NARROW_HELP_POSITION: Final = 6
 _USAGE_INDENT: Final = " " * 4
 _IN_BRACKETS: Final = re.compile(r"\[(?:[^][]|\[[^][]*\])*\]")
 _NO_BREAK: Final = "\0"
+_LACKS_VALUE: Final = re.compile("argument (.*): expected (?:one|at least one) argument")
 _CHOSEN: Final = "parser_of_the_command"
 
 
@@ -84,6 +91,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **given: Any) -> None:
         super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter, **given})
         self.set_defaults(**{_CHOSEN: self})
+        self._words: Sequence[str] = ()
+        """The command line that is parsed; an error may have to explain it."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse a command line. Exits for an unknown option, with the help of its command."""
@@ -94,7 +103,23 @@ class Parser(argparse.ArgumentParser):
             chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse a command line, and keep its words for errors."""
+        self._words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(self._words, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print the error and a pointer to the help, and exit."""
+        message = readable(message + self._how_to_give_a_dash(message))
         shown = message if len(message) <= MESSAGE_MAX else f"{message[:MESSAGE_MAX]}…"
         self.exit(USAGE, f"{self.prog}: {shown}; see {self.prog} --help\n")
+
+    def _how_to_give_a_dash(self, message: str) -> str:
+        """Return how to give an option the value that argparse took for another option."""
+        found = _LACKS_VALUE.fullmatch(message)
+        names = found[1].split("/") if found else []
+        for name, following in itertools.pairwise(self._words):
+            if name in names and following.startswith("-"):
+                given = shlex.quote(f"{name}={following}")
+                return f"; if its value begins with a dash, write {given}"
+        return ""

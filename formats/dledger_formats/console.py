@@ -1,7 +1,9 @@
 """The standard streams of a program: closed ones, full ones, and ones whose reader has gone."""
 
+import codecs
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +14,8 @@ from dledger_formats import interrupts
 _STANDARD: Final = (0, 1, 2)
 _OUTPUT: Final = 1
 _ERROR: Final = 2
+_ESCAPED: Final = "dledger-escaped"
+_BYTE: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
 
 
 class OutputError(Exception):
@@ -63,8 +67,9 @@ def prepare(*, needs_output: bool = False) -> None:
 
     A closed one becomes /dev/null, because its number would otherwise be given to a file. With
     `needs_output`, writing to a standard output that was closed fails nevertheless. Text that the
-    locale cannot express is escaped. `sys.stdin` stays None if standard input is closed. Text that
-    standard error does not accept is lost, because there is no other place to report it.
+    locale cannot express is escaped, also bytes of names that are no UTF-8 (`readable`).
+    `sys.stdin` stays None if standard input is closed. Text that standard error does not accept is
+    lost, because there is no other place to report it.
     """
     for number in _STANDARD:
         try:
@@ -80,9 +85,26 @@ def prepare(*, needs_output: bool = False) -> None:
             encoding=None if sys.stderr is None else sys.stderr.encoding,
             line_buffering=True,
         )
+    codecs.register_error(_ESCAPED, _escaped)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # tests replace the streams by simpler ones
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(errors=_ESCAPED)  # type: ignore[union-attr]
+
+
+def readable(message: str) -> str:
+    """Write each byte of a message that is no UTF-8 as \\xff, where `repr` wrote \\udcff.
+
+    Python represents such a byte of a name or an argument as half of a surrogate pair.
+    """
+    return _BYTE.sub(r"\1\\x\2", message)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Escape what a stream cannot express; Python calls this for `_ESCAPED`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    part = error.object[error.start : error.end]
+    return readable(part.encode("ascii", "backslashreplace").decode()), error.end
 
 
 class _ErrorFile(io.FileIO):

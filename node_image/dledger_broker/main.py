@@ -11,6 +11,7 @@ from dledger_broker.errors import BrokerError
 from dledger_broker.program import BrokerProgram
 from dledger_broker.settings import BrokerSettings
 from dledger_formats import log_lines
+from dledger_formats.console import readable
 from dledger_formats.settings import SettingsError
 from dledger_node import limited_log, open_files
 from dledger_node.errors import NodeError
@@ -27,7 +28,7 @@ def main() -> int:
         settings = BrokerSettings.from_environment(os.environ)
         check_start(settings.node)
     except SettingsError as error:
-        print(f"dledger-broker: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
+        print(f"dledger-broker: {readable(str(error))}", file=sys.stderr)  # noqa: T201 - no logging yet
         return EXIT_SETTINGS
     node = settings.node
     log_lines.configure(log_format=node.log_format, level=node.log_level, chatty=CHATTY)

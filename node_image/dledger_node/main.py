@@ -15,6 +15,7 @@ from typing import Any, Final
 import uvloop
 
 from dledger_formats import interrupts, log_lines
+from dledger_formats.console import readable
 from dledger_formats.peers import split_address
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log, open_files
@@ -59,7 +60,7 @@ def main() -> int:
         settings = NodeSettings.from_environment(os.environ)
         check_start(settings)
     except SettingsError as error:
-        print(f"dledger-node: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
+        print(f"dledger-node: {readable(str(error))}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return EXIT_SETTINGS
     log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     limited_log.limit_libraries()

@@ -14,6 +14,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from dledger_formats import log_lines
+from dledger_formats.console import readable
 from dledger_operator import config, handlers
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying, told_if_late
 from dledger_operator.behaviors.context import Context
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = config.read(sys.argv[1:] if arguments is None else arguments, os.environ)
     except config.SettingsError as error:
-        print(f"dledger-operator: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up
+        print(f"dledger-operator: {readable(str(error))}", file=sys.stderr)  # noqa: T201 - logging is not set up
         return USAGE_ERROR
     log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     try:

@@ -64,7 +64,7 @@ def complain(line: str) -> None:
     """Write one line about the command itself to standard error."""
     LINE.erase()
     with contextlib.suppress(OSError):
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(console.readable(line) + "\n")
 
 
 def write_table(rows: list[list[str]]) -> None:
