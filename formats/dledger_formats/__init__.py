@@ -13,6 +13,7 @@ outside of the process.
     seeding       copies the log of an archive to a member's folder
     folders       makes the names in a folder durable
     settings      the environment variables of a member
+    command_line_variables  those of `dledger` and `dledger-audit`
     live_settings  those that a running member reads from a file
     admin_tokens  the file with a group's administration tokens
     peers         addresses and lists of members

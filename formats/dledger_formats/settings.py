@@ -13,17 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
+from dledger_formats.command_line_variables import COMMAND_LINE_VARIABLES
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.peers import PeersError, format_peers, parse_peers
 
 PREFIX: Final = "DLEDGER_"
-COMMAND_LINE_VARIABLES: Final = frozenset(
-    f"{PREFIX}CLIENT_{name}" for name in (
-        "SERVERS", "GROUP", "HTTP", "TRACE", "PROFILE", "ADMIN_TOKEN", "ADMIN_TOKEN_FILE",
-        "AUDIT_TOKEN_FILE",
-    )
-)  # fmt: skip
-"""The variables of `dledger` and `dledger-audit`, which a node ignores."""
 GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")
 GROUP_IDENTITY_PATTERN: Final = re.compile(r"[A-Za-z0-9-]{0,64}")
 REMOTING_PORT: Final = 40911

@@ -9,7 +9,7 @@ from dledger_client.cli import main
 from dledger_client.commands import admin_token, profiles
 from dledger_client.commands.exits import UsageError
 from dledger_formats.admin_tokens import AdminTokens
-from dledger_formats.settings import COMMAND_LINE_VARIABLES
+from dledger_formats.command_line_variables import COMMAND_LINE_VARIABLES
 
 SOURCES = ("option", "profile", "file variable", "variable", "member")
 VARIABLES = (admin_token.FILE_VARIABLE, admin_token.VARIABLE, admin_token.MEMBER_FILE_VARIABLE)

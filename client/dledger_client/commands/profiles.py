@@ -17,6 +17,7 @@ servers that are not the profile's.
 """
 
 import argparse
+import dataclasses
 import os
 import re
 import tomllib
@@ -24,6 +25,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from dledger_formats.command_line_variables import misspelled
+from dledger_formats.settings import NodeSettings, variable_name
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
 GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
@@ -88,6 +92,7 @@ def resolve(arguments: argparse.Namespace) -> None:
     """
     if not hasattr(arguments, "profile"):
         return
+    _refuse_misspelled()
     is_led_elsewhere = getattr(arguments, "servers", None) is not None
     wanted = _open_options(arguments, is_led_elsewhere=is_led_elsewhere)
     named = arguments.profile or os.environ.get(PROFILE_VARIABLE)
@@ -112,6 +117,13 @@ def resolve(arguments: argparse.Namespace) -> None:
             setattr(arguments, name, getattr(profile, name))
     if getattr(arguments, "admin_token_file", "") is None and not is_led_elsewhere:
         arguments.admin_token_file = profile.admin_token_file
+
+
+def _refuse_misspelled() -> None:
+    """Raise ProfileError for a misspelled variable: another group would be used without it."""
+    settings_of_members = {variable_name(item.name) for item in dataclasses.fields(NodeSettings)}
+    if found := misspelled(os.environ.keys() - settings_of_members):
+        raise ProfileError(f"there is no variable {found[0]}; did you mean {found[1]}?")
 
 
 def _profile(config: Config, name: str, named_by: str) -> Profile:
