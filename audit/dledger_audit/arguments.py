@@ -11,6 +11,7 @@ from dledger_audit.executors import masters
 from dledger_audit.output_places import history, writable
 from dledger_audit.places import folder
 from dledger_formats.command_lines import Parser
+from dledger_formats.digits import plain_int
 from dledger_formats.quantities import quantity_bytes
 from pyspark_dledger import bearer
 
@@ -196,7 +197,7 @@ def _master(text: str) -> str:
 
 def _whole(text: str) -> int:
     try:
-        return int(text)
+        return plain_int(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
 

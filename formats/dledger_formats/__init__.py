@@ -19,6 +19,7 @@ outside of the process.
     peers         addresses and lists of members
     audit         the summary of an audit, which the operator reads
     quantities    quantities as Kubernetes writes them
+    digits        whole numbers of digits alone
     json_objects  strict JSON, to and from dataclasses
     log_lines     log lines as text or JSON
     lock_holder   which process has a member's folder open

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dledger_formats.command_line_variables import COMMAND_LINE_VARIABLES
+from dledger_formats.digits import plain_int
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.peers import PeersError, format_peers, parse_peers
 
@@ -246,7 +247,7 @@ def _parse(name: str, field_name: str, text: str) -> object:
             raise SettingsError(f"{name} is {text!r}; it must be {allowed}") from None
     if field_name in _RANGES:
         try:
-            return int(text)
+            return plain_int(text)
         except ValueError:
             raise SettingsError(f"{name} is {text!r}; it must be a whole number") from None
     return text

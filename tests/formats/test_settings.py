@@ -183,3 +183,11 @@ def test_the_variables_of_the_command_line_are_not_settings() -> None:
     exported = {"DLEDGER_CLIENT_SERVERS": "127.0.0.1:40911", "DLEDGER_CLIENT_GROUP": "orders"}
 
     assert NodeSettings.from_environment(ENVIRONMENT | exported) == SETTINGS
+
+
+@pytest.mark.parametrize("text", ["1_000", " 1000", "+1000", "\u0661", "1e3", ""])
+def test_a_number_has_digits_only(text: str) -> None:
+    environment = ENVIRONMENT | {"DLEDGER_HEARTBEAT_INTERVAL_MS": text}
+
+    with pytest.raises(SettingsError, match="must be a whole number"):
+        NodeSettings.from_environment(environment)

@@ -10,6 +10,7 @@ from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.read.indexes import INDEX_MAX
 from dledger_client.read.missing import contents
+from dledger_formats.digits import plain_int
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 TO_THE_END: Final = "end"
@@ -116,8 +117,8 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         begin, dots, end = arguments.range.partition("..")
         end = (end or TO_THE_END) if dots else begin
     try:
-        first = options.plain_int(str(begin))
-        last = None if end == TO_THE_END else options.plain_int(str(end))
+        first = plain_int(str(begin))
+        last = None if end == TO_THE_END else plain_int(str(end))
     except ValueError:
         wrong = arguments.range or (begin if begin == end else f"{begin}..{end}")
         shown = wrong[: 2 * options.TEXT_SHOWN_MAX]

@@ -17,6 +17,7 @@ from dledger_client.commands.profiles import GROUP_VARIABLE, SERVERS_VARIABLE
 from dledger_client.errors import AddressError
 from dledger_client.read.indexes import INDEX_MAX
 from dledger_formats import command_lines
+from dledger_formats.digits import plain_int
 from dledger_formats.protocol.requests import Consistency
 
 HELP_COLUMNS: Final = 70
@@ -24,7 +25,6 @@ HELP_COLUMNS: Final = 70
 HELP_COLUMNS_MIN: Final = 20
 TEXT_SHOWN_MAX: Final = 40
 """Length to which a wrong value is cut in a message."""
-_DIGITS: Final = re.compile("-?[0-9]+")
 _TIME: Final = re.compile(r"[0-9.][0-9.eE+-]*")
 
 
@@ -196,16 +196,6 @@ def in_flight(text: str) -> int:
 def port(text: str) -> int:
     """Parse a port, for argparse."""
     return whole_number(text, 1, PORT_MAX)
-
-
-def plain_int(text: str) -> int:
-    """Return a number of digits, with a minus or without. Raises ValueError.
-
-    Python takes more for a number, such as "1_0", " 7" or digits of other scripts.
-    """
-    if not _DIGITS.fullmatch(text):
-        raise ValueError(text)
-    return int(text)
 
 
 def whole_number(text: str, smallest: int, largest: int) -> int:
