@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
+from dledger_formats.plain_files import read_start
 
 VARIABLE: Final = "DLEDGER_CLIENT_AUDIT_TOKEN_FILE"
 """The environment variable with the token file. A missing file is no error, because a pod may start
@@ -54,8 +54,7 @@ class Bearer:
         if not path:
             return ""
         try:
-            with Path(path).open("rb") as file:
-                return AdminTokens.parse(file.read(FILE_BYTES_MAX + 1)).current
+            return AdminTokens.parse(read_start(path, FILE_BYTES_MAX + 1)).current
         except FileNotFoundError as error:
             if not self.file:
                 return ""

@@ -1,9 +1,9 @@
 """The formats that two or more programs share, and their conversion to and from values.
 
 This package holds layouts, names, encoders, decoders and checks. It has no clock and does not know
-which program is running. Only `net` (sockets), `seeding` and `folders` (files), `lock_holder`
-(/proc/locks), `console` and `status_line` (the standard streams) and `interrupts` (signals) reach
-outside of the process.
+which program is running. Only `net` (sockets), `seeding`, `folders` and `plain_files` (files),
+`lock_holder` (/proc/locks), `console` and `status_line` (the standard streams) and `interrupts`
+(signals) reach outside of the process.
 
     log           entries, index units and memberships in DLedger's files
     protocol      remoting frames, and the requests of DLedger's client protocol
@@ -12,6 +12,7 @@ outside of the process.
     net           sends a request to a member
     seeding       copies the log of an archive to a member's folder
     folders       makes the names in a folder durable
+    plain_files   reads small files, and never waits for one
     settings      the environment variables of a member
     command_line_variables  those of `dledger` and `dledger-audit`
     live_settings  those that a running member reads from a file

@@ -184,3 +184,22 @@ def test_a_job_with_a_verdict_succeeds_whatever_the_verdict_is(tmp_path: Path) -
         assert main(refused) == ExitCode.INCOMPLETE
         assert main([*refused, "--verdict-exits-0"]) == 0
     assert AuditSummary.from_json(summary.read_bytes()).verdict is Verdict.INCOMPLETE
+
+
+def test_a_token_file_that_is_a_named_pipe_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "token")
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--group=g", "--member=n0=http://h:1", f"--token-file={tmp_path}/token"])
+
+    assert ended.value.code == 2
+    assert "token: it is a named pipe, and a regular file is needed; see" in capsys.readouterr().err
+
+
+def test_an_option_takes_no_other_number_than_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--group=g", "--member=n0=http://h:1", "--opening-within=1_000"])
+
+    assert "'1_000' is not a whole number" in capsys.readouterr().err

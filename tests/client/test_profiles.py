@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,14 +177,14 @@ def test_a_folder_in_place_of_the_file_is_a_usage_error(
 def test_a_file_that_may_not_be_read_is_a_usage_error(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    opened = Path.open
+    opened = os.open
 
-    def denied(path: Path, *given: Any, **named: Any) -> Any:
-        if path == config:  # root may read every file
+    def denied(path: Any, *given: Any, **named: Any) -> int:
+        if str(path) == str(config):  # root may read every file
             raise PermissionError(errno.EACCES, "Permission denied")
         return opened(path, *given, **named)
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(os, "open", denied)
 
     assert main(["get", "0", "--profile", "ours"]) == 2
     assert capsys.readouterr().err == f"dledger: cannot read {config}: Permission denied\n"
@@ -226,3 +227,15 @@ def test_a_port_and_addresses_of_the_pages_exclude_each_other(
     with pytest.raises(SystemExit, match="2"):
         main([command, "--http", "127.0.0.1:1", "--http-port", "7777"])
     assert "--http-port: not allowed with argument --http" in capsys.readouterr().err
+
+
+def test_a_file_of_profiles_that_is_a_named_pipe_is_refused_at_once(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.unlink()
+    os.mkfifo(config)
+
+    assert main(["get", "0"]) == 2
+    assert capsys.readouterr().err == (
+        f"dledger: cannot read {config}: it is a named pipe, and a regular file is needed\n"
+    )

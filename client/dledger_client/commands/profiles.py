@@ -27,6 +27,7 @@ from typing import Final
 import msgspec
 
 from dledger_formats.command_line_variables import misspelled
+from dledger_formats.plain_files import read_start
 from dledger_formats.settings import NodeSettings, variable_name
 
 SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
@@ -149,8 +150,7 @@ def load() -> Config:
     """Read the profiles; a missing file has none. Raises ProfileError."""
     path = config_path()
     try:
-        with path.open("rb") as file:
-            raw = file.read(CONFIG_BYTES_MAX + 1)
+        raw = read_start(path, CONFIG_BYTES_MAX + 1)
         if len(raw) > CONFIG_BYTES_MAX:
             raise ProfileError(f"{path} has more than {CONFIG_BYTES_MAX} bytes")
         return _convert(tomllib.loads(raw.decode()))
