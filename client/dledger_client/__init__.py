@@ -22,6 +22,7 @@ An open client
     calls         requests to the leader, and when they are sent again
     cluster       addresses, connections, and the search for the leader
     tasks         tasks that end with their owner
+    same_loop     refuse calls from another event loop or a forked process
 For the commands
     local         a group of processes on this machine
     exports       exports of a log

@@ -3,6 +3,7 @@
 Otherwise it sets the damage aside and re-fetches it from its leader.
 
 mending      fetch, verify and write damaged committed entries; why that is safe
+file_writing  write fetched bytes into a data file, and read them back
 kept_times   when a data file was last written, which mending does not change
 live_mending  the same in a store that is open
 waiting_ranges  damaged ranges that wait for their next attempt

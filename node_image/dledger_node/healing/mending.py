@@ -30,22 +30,18 @@ back from the disk before the range counts as mended.
 """
 
 import contextlib
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Final
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, DamagedRecordError
 from dledger_node.errors import NotYetCommittedError, StoreError
-from dledger_node.healing import kept_times
+from dledger_node.healing.file_writing import FileWriter, Guard
 from dledger_node.healing.peer_bytes import (
-    CHUNK_BYTES,
     CHUNKS_KEPT,
     OWN,
     InformedPeer,
@@ -53,7 +49,6 @@ from dledger_node.healing.peer_bytes import (
     OwnBytes,
     Peer,
     PeerBytes,
-    Piece,
 )
 from dledger_node.shortages import is_passing
 from dledger_node.store.log.damaged_ranges import (
@@ -67,8 +62,6 @@ from dledger_node.store.log.damaged_ranges import (
 from dledger_node.store.log.entry_walk import EntryWalk
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.segments.patched_segments import Patch
-from dledger_node.store.segments.segment import sync_folder
-from dledger_node.store.segments.segment_list import SPARE_SUFFIX
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
 AGREEING_MIN: Final = 2
@@ -128,7 +121,7 @@ class Mender:
         peers: Mapping[str, Peer],
         *,
         create_files: bool,
-        guard: Callable[[], AbstractContextManager[bool]] = lambda: contextlib.nullcontext(True),
+        guard: Guard = lambda: contextlib.nullcontext(True),
         chunks_kept: int = CHUNKS_KEPT,
     ) -> None:
         """Prepare to mend; `create_files` says whether a missing file may be created.
@@ -138,8 +131,9 @@ class Mender:
         """
         self._shape = shape
         self._peers = peers
-        self._create_files = create_files
-        self._guard = guard
+        self._file_writer = FileWriter(
+            shape.folder, shape.segment_size_bytes, create_files=create_files, guard=guard
+        )
         self._chunks_kept = chunks_kept
 
     def mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
@@ -254,14 +248,13 @@ class Mender:
 
     def _write(self, damaged: DamagedRange, fetched: PeerBytes) -> Mended:
         size = self._shape.segment_size_bytes
-        folder = self._shape.folder / disk.DATA_FOLDER
         written_bytes, sources = 0, set[str]()
         try:
             for start in range(self._first_pos(damaged), damaged.end_pos, size):
                 low, high = max(start, damaged.start.pos), min(start + size, damaged.end_pos)
                 pieces = [one for one in fetched.pieces(low, high) if one.peer_id != OWN]
                 if pieces:
-                    self._write_file(folder, start, pieces, fetched)
+                    self._file_writer.write(start, pieces, fetched)
                     written_bytes += sum(one.end - one.start for one in pieces)
                     sources |= {one.peer_id for one in pieces}
         except NoPeerError as error:
@@ -273,43 +266,6 @@ class Mender:
                 f"{damaged} cannot be written: {error}", may_succeed_later=True
             ) from error
         return Mended(range=damaged, sources=tuple(sorted(sources)), written_bytes=written_bytes)
-
-    def _write_file(
-        self, folder: Path, start: int, pieces: Sequence[Piece], fetched: PeerBytes
-    ) -> None:
-        """Write pieces of one file durably, and read them back.
-
-        A missing file is written under another name, which the next start removes after a crash.
-        """
-        path = folder / disk.file_name(start)
-        is_missing = not path.exists()
-        if is_missing and not self._create_files:
-            raise FileNotFoundError(f"{path} is missing")
-        at = path if not is_missing else folder.parent / f"{folder.name}-mended{SPARE_SUFFIX}"
-        written_ns = kept_times.written_ns(path)
-        fd = os.open(at, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if is_missing else 0), 0o640)
-        try:
-            if os.fstat(fd).st_size < self._shape.segment_size_bytes:
-                os.posix_fallocate(fd, 0, self._shape.segment_size_bytes)
-            for pos, chunk in _chunks(pieces, fetched):
-                with self._guard() as is_same_log:
-                    if not is_same_log:
-                        raise OSError("the log has changed meanwhile")
-                    _write_all(fd, chunk, pos - start)
-            kept_times.restore(fd, written_ns)
-            os.fsync(fd)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            for pos, chunk in _chunks(pieces, fetched):
-                if os.pread(fd, len(chunk), pos - start) != chunk:
-                    raise OSError(f"{path}: the disk does not keep what is written to it")
-        finally:
-            os.close(fd)
-        if is_missing:
-            os.rename(at, path)
-            try:
-                sync_folder(folder)
-            except StoreError as error:
-                raise OSError(str(error)) from error
 
 
 def _take_first(fetched: PeerBytes, damaged: DamagedRange, header: bytes) -> None:
@@ -336,16 +292,3 @@ def _first_uncovered(
         if header.chain_crc == 0 or (header.body_crc == 0 and header.body_size):
             return pos, header.index
     return None
-
-
-def _chunks(pieces: Sequence[Piece], fetched: PeerBytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the bytes of each part of the pieces."""
-    for piece in pieces:
-        for pos in range(piece.start, piece.end, CHUNK_BYTES):
-            yield pos, fetched.read(pos, min(piece.end, pos + CHUNK_BYTES))
-
-
-def _write_all(fd: int, data: bytes, at: int) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(fd, memoryview(data)[done:], at + done)
