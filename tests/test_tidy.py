@@ -121,7 +121,7 @@ def is_export(node: ast.stmt) -> bool:
     The imports may be for type checkers alone, if the package loads the names at first use.
     """
     match node:
-        case ast.ImportFrom() | ast.Assign(targets=[ast.Name(id="__all__")]):
+        case ast.ImportFrom() | ast.Assign(targets=[ast.Name(id="__all__" | "TYPE_CHECKING")]):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return all(map(is_export, (*node.body, *node.orelse)))

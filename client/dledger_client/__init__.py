@@ -29,7 +29,9 @@ For the commands
     opening, paced  files whose other end may let a program wait
 """
 
-from typing import TYPE_CHECKING
+# Type checkers take this name for true. An import of `typing` would take most of the time before
+# the program `dledger` handles Ctrl-C.
+TYPE_CHECKING = False
 
 __all__ = [
     "Acknowledged",

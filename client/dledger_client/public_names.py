@@ -1,17 +1,13 @@
 """Loads each public name of `dledger_client` when it is first used.
 
 The program `dledger` is in this package, too. It handles Ctrl-C before it loads anything else, and
-names a missing library itself.
+names a missing library itself. So this module imports nothing that takes time.
 """
 
-import importlib
 import sys
-from typing import Any, Final
 
-from dledger_formats import missing_package
-
-_PACKAGE: Final = "dledger_client"
-_MODULES: Final = {
+_PACKAGE = "dledger_client"
+_MODULES = {
     "dledger_client.admin": ("GroupMembership", "GroupMetadata"),
     "dledger_client.append.outcomes": (
         "Acknowledged", "Appended", "Outcome", "Refused", "Unknown",
@@ -30,15 +26,19 @@ _MODULES: Final = {
     "dledger_formats.protocol.entry": ("DLedgerEntry",),
     "dledger_formats.protocol.membership_change": ("ChangeKind",),
 }  # fmt: skip
-_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a public name. Raises ModuleNotFoundError with advice if a library is missing."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
+    import importlib
+
+    from dledger_formats import missing_package
+
     try:
-        found = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        found: object = getattr(importlib.import_module(_MODULE_OF[name]), name)
     except ModuleNotFoundError as error:
         raise missing_package.with_advice(_PACKAGE, "client", error) from None
     setattr(sys.modules[_PACKAGE], name, found)

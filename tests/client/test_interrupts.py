@@ -1,5 +1,6 @@
 """Ctrl-C (SIGINT) while a program starts: it ends at once, without a traceback."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -39,6 +40,14 @@ MODULES = {
     "dledger-operator": ["dledger_operator.config", "dledger_operator.main", "kopf"],
     "dledger-audit": ["dledger_audit.arguments", "numpy", "pyspark", "dledger_audit.audit"],
 }
+# Prints which modules a program imports before it says what Ctrl-C does.
+BEFORE = """
+import os, sys
+import dledger_formats.interrupts
+before = set(sys.modules)
+__import__(sys.argv[1] + ".console_script")
+print(*sorted(set(sys.modules) - before))
+"""
 ARGUMENTS = {
     "dledger": ["tail"],
     "dledger-operator": ["--node-image=a", "--audit-image=b"],
@@ -73,3 +82,20 @@ def test_a_background_job_that_ignores_ctrl_c_ignores_it_while_it_starts() -> No
 
     assert done.returncode == 2, "a setting is missing"
     assert done.stderr.startswith("dledger-node: ")
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["dledger_client", "dledger_node", "dledger_broker", "dledger_operator", "dledger_audit"],
+)
+def test_a_program_imports_little_before_it_says_what_ctrl_c_does(package: str) -> None:
+    """Ctrl-C leads to a traceback until then: nothing catches it yet."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", BEFORE, package],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    imported = done.stdout.split()
+
+    assert f"{package}.console_script" in imported
+    assert not [name for name in imported if name.partition(".")[0] != package]
