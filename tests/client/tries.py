@@ -38,6 +38,10 @@ EVERY_COMMAND = [
 ]  # fmt: skip
 ASKS_PAGES = ("status", "health", "wait")
 WITHOUT_DEADLINE = ("status", "completion", "audit-token", "group local")
+ALONE = "transfer"
+"""Run after the other commands, which would see that there is no leader for a moment."""
+FROZEN = "FROZEN"
+"""The id of the member that is frozen."""
 HAS_OWN_GROUP = ("completion", "audit-token", "group local")
 SHOWS_FIGURES = ("export", "bench")
 NUMBERS = [
@@ -55,8 +59,8 @@ FILES = [
 ]  # fmt: skip
 FULL = [
     "append --body x --deadline 5", "export - --last 1",
-    *(one for one in EVERY_COMMAND if one.split()[0] not in ("append", "export", "transfer")
-      and one != "member add n7"),
+    *(one for one in EVERY_COMMAND if one.split()[0] not in ("append", "export", "transfer")),
+    "transfer n0",
 ]  # fmt: skip
 RECORDS = [
     "append --producer full lines.txt", "import --producer full one.export",
@@ -78,10 +82,13 @@ WRITES = [
     "get 1", "get 1 -o json", "export -", "append -o json --body x", "group", "status",
     "append --body x", "tail --last 1 --count 1", "member list", "health", "wait",
     "completion bash", "audit-token --admin-token-file good.token", "--help", "--version",
+    "import one.export", "register get 1", "register set 1 2", "member add n7", "transfer n1",
+    "bench --seconds 0.1 --warm-up 0.1",
 ]  # fmt: skip
 PATIENT = [
     "append --body x", "get 1", "group", "member list", "register get 1", "health", "wait",
     "tail --from 1 --count 1", "export - --last 1", "bench --seconds 4 --warm-up 0.1",
+    "import one.export", "register set 1 2", "member add n7", f"transfer {FROZEN}",
 ]  # fmt: skip
 MASKS = (
     (r"\b127\.0\.0\.1:\d+", "ADDRESS"),
@@ -104,6 +111,7 @@ class Place:
             "XDG_CONFIG_HOME": str(folder / "config"),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }  # fmt: skip
+        self.frozen = ""
         self.pages = ""
         """Where the members' pages are, for the commands that ask for them."""
         (folder / "lines.txt").write_text("one\ntwo\n")
@@ -120,9 +128,11 @@ class Place:
         """Run commands with these options, and print what each one does."""
         print(f"\n## {title}", file=self.out)
         variables = {**self.environment, **(environment or {})}
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            for text in pool.map(lambda one: self._try(one, options, to, variables), commands):
-                print(text, file=self.out)
+        for is_alone in (False, True):
+            chosen = [one for one in commands if one.startswith(ALONE) is is_alone]
+            with ThreadPoolExecutor(1 if is_alone else PARALLEL) as pool:
+                for text in pool.map(lambda one: self._try(one, options, to, variables), chosen):
+                    print(text, file=self.out)
 
     def make_records(self) -> None:
         """Make records of producers that cannot be used."""
@@ -153,7 +163,8 @@ class Place:
         if name in HAS_OWN_GROUP or name.startswith("--"):
             options = ""
         pages = f"--http {self.pages}" if self.pages and name in ASKS_PAGES else ""
-        words = [word.strip("'") for word in f"{command} {options} {deadline} {pages}".split()]
+        given = f"{command} {options} {deadline} {pages}".replace(FROZEN, self.frozen)
+        words = [word.strip("'") for word in given.split()]
         prefix = NO_PRIVILEGE if os.geteuid() == 0 else []
         shell = 'exec "$@"' + {"full": " > /dev/full", "": ""}.get(to, "")
         run = ["bash", "-c", shell, "bash", *prefix, *COMMAND, *words]
@@ -288,6 +299,7 @@ def show_what_varies(place: Place, group: NodeGroup) -> None:
     group.freeze(leader)
     alone = f"{_options(group, [leader])} --no-follow"
     place.show("The leader is frozen, and no other is asked", EVERY_COMMAND, alone)
+    place.frozen = leader
     patient = [f"{command} --deadline 30" for command in PATIENT]
     place.pages = _pages(group)
     place.show("The leader is frozen", [*patient, "status"], _options(group))
