@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 from dledger_must_run import plugin as must_run
+from dledger_rough_loops import plugin as rough_loops
 from dledger_samples import plugin as samples
 
 # Property tests use the same examples in every run, without a deadline for slow machines.
@@ -62,14 +63,18 @@ OPTIONS: list[tuple[str, float, str]] = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let `--sample` choose tests, and MUST_RUN fail a run in which all are skipped."""
+    """Let `--sample` choose tests, MUST_RUN fail a run in which all are skipped, and `--rough` find
+    races.
+    """
     config.pluginmanager.register(samples)
     must_run.register(config)
+    rough_loops.register(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options; pytest only accepts them in this file."""
     samples.add_option(parser)
+    rough_loops.add_option(parser)
     parser.addoption(
         "--write-pages",
         action="store_true",
