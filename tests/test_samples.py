@@ -1,5 +1,6 @@
 """`--sample` runs a part of the tests that are marked `sampled`, and only of those."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,7 @@ def run(folder: Path, *options: str, copies: int = 0) -> str:
             f"--rootdir={folder}", "-W", "ignore", "-o", f"pythonpath={LIBRARY}", *options, ".",
         ],
         cwd=folder, capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

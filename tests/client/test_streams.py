@@ -197,7 +197,7 @@ def test_a_group_name_that_is_no_text_is_a_usage_error() -> None:
     done = run_in_shell("dledger get 0 --group $'\\xff'")
 
     assert done.returncode == 2
-    assert "group is '\\udcff', which is not valid UTF-8" in done.stderr
+    assert "group is '\\xff', which is not valid UTF-8" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["a b", "-", "ü", "x" * 64])

@@ -105,7 +105,7 @@ async def test_a_duplicate_whose_entry_is_removed_meanwhile_is_answered_without_
 ) -> None:
     again = Client()
     await leader.append(again)
-    log, end_index = leader.server._store._log, leader.core.ledger_end_index
+    log, end_index = leader.server._store._writer, leader.core.ledger_end_index
     monkeypatch.setattr(log, "begin", log.begin._replace(first_index=end_index + 1))
     leader.may_answer.set()
 

@@ -154,7 +154,7 @@ async def test_entries_that_were_removed_meanwhile_are_refused(
     reader = Reader()
     ask(member, reader, 0)
     store, core = member.server._store, type(member.server._core)
-    monkeypatch.setattr(store._log, "begin", store._log.begin._replace(first_index=1))
+    monkeypatch.setattr(store._writer, "begin", store._writer.begin._replace(first_index=1))
     monkeypatch.setattr(core, "ledger_begin_index", property(lambda _: 1))
     member.may_answer.set()
 

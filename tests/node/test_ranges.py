@@ -272,7 +272,7 @@ async def test_entries_that_were_removed_meanwhile_are_refused(
 ) -> None:
     ask(on_disk.server, on_disk.client, 0)
     await asyncio.sleep(0)
-    log = on_disk.server._store._log
+    log = on_disk.server._store._writer
     monkeypatch.setattr(log, "begin", log.begin._replace(first_index=1))
     monkeypatch.setattr(
         on_disk.server.clients.proofs, "refuse", lambda *_: Code.INDEX_LESS_THAN_LOCAL_BEGIN

@@ -25,14 +25,14 @@ async def test_every_append_of_the_turn_gets_an_answer_and_the_damage_ends_the_m
     server.clients.appends.append([AppendCall(client, 7, b"mine") for client in clients])
     server.clients.appends.append_batch(BatchCall(batch, 8, [b"a", b"b"]))
     await asyncio.sleep(0)
-    positions = server._store._log.positions
+    positions = server._store._writer.positions
 
     def unreadable(first_index: int, last_index: int) -> list[int]:
         if last_index < core.ledger_end_index - 1:  # before the first entry of the batch
             return positions(first_index, last_index)
         raise StoreDamagedError("Input/output error", Damage.UNREADABLE, last_index)
 
-    monkeypatch.setattr(server._store._log, "positions", unreadable)
+    monkeypatch.setattr(server._store._writer, "positions", unreadable)
     for peer_id in ("n1", "n2"):
         server.clients.peers.receive(confirmed(peer_id, core.ledger_end_index))
 

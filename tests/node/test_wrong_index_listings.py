@@ -50,7 +50,7 @@ def cut(store: LogStore) -> None:
 
 
 def remove_front(store: LogStore) -> None:
-    store._log.begin_at(Beginning(1, None))
+    store._writer.begin_at(Beginning(1, None))
 
 
 @pytest.mark.parametrize("change", [cut, remove_front])
