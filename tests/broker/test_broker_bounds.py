@@ -1,10 +1,11 @@
 """What a broker refuses because there is too much of it already, and what it keeps room for."""
 
 import asyncio
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -20,6 +21,7 @@ from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.state_records import GroupSet, TopicSet
 from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
 from dledger_node.embedding import Member
+from tools.groups.waiting import WAIT_S
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -82,28 +84,54 @@ async def test_queues_that_are_being_built_are_not_built_once_more(tmp_path: Pat
 
     feed.rebuild("a unit is wrong", 0)
     assert feed.is_rebuilding
-    feed.rebuild("a unit is missing", 1)
-    assert len(rebuilds) == feed.rebuilds == 1
+    feed.rebuild("a unit is missing", 0)
+    assert len(rebuilds) == 1
 
 
-async def test_what_was_read_before_queues_were_built_again_does_not_build_them_once_more(
-    tmp_path: Path,
+class EmptyMember:
+    """A member whose log is empty; its queues are deleted once `may_delete` is set."""
+
+    applied_index = end_index = -1
+    reading_disk = nullcontext
+
+    def __init__(self) -> None:
+        self.may_delete = threading.Event()
+        self.may_delete.set()
+
+    @property
+    def begin_index(self) -> int:
+        assert self.may_delete.wait(WAIT_S)
+        return 0
+
+    def header(self, _: int) -> None:
+        return None
+
+    def call_when_applied(self, _: object) -> None:
+        return None
+
+
+@pytest.mark.parametrize("begins", ["before the fault is found", "before the files are deleted"])
+async def test_what_was_read_of_deleted_queues_does_not_build_them_once_more(
+    tmp_path: Path, begins: str
 ) -> None:
-    """It may be of files that are deleted by now, and that reader is late."""
-    member: Any = SimpleNamespace(
-        applied_index=-1, begin_index=0, end_index=-1,
-        header=lambda _: None, call_when_applied=lambda _: None, reading_disk=nullcontext,
+    """Whatever a reader has found in files that are deleted by now, it may be late."""
+    member, built, rebuilds = EmptyMember(), asyncio.Event(), list[None]()
+    feed = QueueFeed(
+        cast("Member", member), tmp_path,
+        built=lambda _: built.set(), rebuilding=lambda: rebuilds.append(None),
     )  # fmt: skip
-    built = asyncio.Event()
-    feed = QueueFeed(member, tmp_path, built=lambda _: built.set(), rebuilding=lambda: None)
     await feed.open()
+    member.may_delete.clear()
     seen_rebuilds = feed.rebuilds
     feed.rebuild("a unit is wrong", seen_rebuilds)
+    if begins == "before the files are deleted":
+        seen_rebuilds = feed.rebuilds
+    member.may_delete.set()
     await built.wait()
     assert not feed.is_rebuilding
 
     feed.rebuild("another unit was wrong", seen_rebuilds)
-    assert feed.rebuilds == 1
+    assert len(rebuilds) == 1
     feed.rebuild("another unit is wrong", feed.rebuilds)
-    assert feed.rebuilds == 2
+    assert len(rebuilds) == 2
     await feed.close()

@@ -68,7 +68,7 @@ class QueueFeed:
         self._wants_restart = False
         self._rebuilt_index = -1
         self.rebuilds = 0
-        """How often the queues were deleted, to be built again."""
+        """How often the queues were deleted, to be built again; counted after the deletion."""
         self.refusals = 0
         """How often a reader has found that a queue contradicts the log, or lacks a message."""
         self._saved_s = self._loop.time()
@@ -126,7 +126,6 @@ class QueueFeed:
             logger.warning("the consume queues are built again: %s", reason)
             self._wants_restart = True
             self._rebuilt_index = self._member.applied_index
-            self.rebuilds += 1
             self._rebuilding()
             self._begin()
 
@@ -288,6 +287,7 @@ class QueueFeed:
         assert store is not None
         if self._wants_restart:
             store.restart(member.begin_index)
+            self.rebuilds += 1  # not earlier: until now readers met the files that are deleted
             self._wants_restart = False
         store.skip_to(member.begin_index)
         if store.built_index >= last_index:
