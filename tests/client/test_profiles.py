@@ -112,7 +112,19 @@ def test_variables_are_not_completed_by_the_default_profile(
     monkeypatch.setenv("DLEDGER_CLIENT_SERVERS", "127.0.0.1:1")
 
     assert main(["get", "0"]) == 2
-    assert "no group given: use --servers and --group" in capsys.readouterr().err
+    assert "no name of the group given: use --group, set " in capsys.readouterr().err
+
+
+def test_the_name_of_a_group_alone_is_told_to_lack_servers(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    be_default(config, "ours")
+
+    assert main(["get", "0", "--group", "g0"]) == 2
+    assert capsys.readouterr().err == (
+        "dledger: no servers given: use --servers, set DLEDGER_CLIENT_SERVERS, or name a --profile "
+        "that has them\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,7 @@ def new_client(
     admin_token: str = "",
 ) -> DLedgerClient:
     """Create the client for the group options. Raises UsageError if they do not select a group."""
-    if not arguments.servers or not arguments.group:
-        raise UsageError(
-            f"no group given: use --servers and --group, set {SERVERS_VARIABLE} and "
-            f"{GROUP_VARIABLE}, or name a --profile that has both"
-        )
+    _require_group(arguments)
     try:
         return DLedgerClient(
             [arguments.servers],
@@ -64,3 +60,22 @@ def new_client(
         )
     except ValueError as error:  # AddressError is one
         raise UsageError(str(error)) from error
+
+
+def _require_group(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if the servers, the name of the group, or both are missing."""
+    if not arguments.servers and not arguments.group:
+        raise UsageError(
+            f"no group given: use --servers and --group, set {SERVERS_VARIABLE} and "
+            f"{GROUP_VARIABLE}, or name a --profile that has both"
+        )
+    if not arguments.servers:
+        raise UsageError(
+            f"no servers given: use --servers, set {SERVERS_VARIABLE}, or name a --profile that "
+            "has them"
+        )
+    if not arguments.group:
+        raise UsageError(
+            f"no name of the group given: use --group, set {GROUP_VARIABLE}, or name a --profile "
+            "that has it"
+        )
