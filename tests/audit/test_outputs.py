@@ -68,6 +68,33 @@ def test_an_output_file_on_a_full_device_fails_in_one_line_behind_the_report(
     assert "member_unreachable  n0" in report.read_text()
 
 
+@pytest.mark.parametrize("option", ["--summary-file", "--html"])
+def test_a_named_pipe_that_nobody_reads_fails_in_one_line_and_the_report_is_written(
+    refused: str, option: str, tmp_path: Path
+) -> None:
+    pipe, report = tmp_path / "pipe", tmp_path / "report"
+    os.mkfifo(pipe)
+
+    code, said = run_in_shell(f"{refused} {option} {pipe} >{report}")
+
+    assert (code, said) == (
+        ExitCode.FAILED,
+        f"dledger-audit: cannot write {pipe}: no process has opened this named pipe for reading\n",
+    )
+    assert "member_unreachable  n0" in report.read_text()
+
+
+def test_the_reader_of_a_named_pipe_gets_the_page(refused: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+
+    code, said = run_in_shell(
+        f"{refused} --html >(cat >{page}) >/dev/null; code=$?; wait $!; exit $code"
+    )
+
+    assert (code, said) == (ExitCode.INCOMPLETE, "")
+    assert page.read_text().endswith("</html>\n")
+
+
 @pytest.mark.parametrize("options", ["", "--html - --output json"])
 def test_an_audit_whose_report_nobody_reads_tells_its_verdict_in_silence(
     refused: str, options: str
