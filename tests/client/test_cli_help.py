@@ -118,3 +118,18 @@ def test_dledger_prints_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert caught.value.code == 0
     assert capsys.readouterr().out.startswith("dledger ")
+
+
+@pytest.mark.parametrize(
+    ("command", "has", "lacks"),
+    [("get", "1 the register was never set", "3 "), ("set", "3 it is unknown whether", "1 ")],
+)
+def test_the_commands_of_a_register_tell_their_own_exit_codes(
+    command: str, has: str, lacks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["register", command, "--help"])
+
+    codes = capsys.readouterr().out.partition("Exit codes: ")[2].replace("\n", " ")
+    assert has in codes
+    assert f"; {lacks}" not in codes

@@ -7,9 +7,17 @@ from dledger_client.commands import group_client, options, printing
 from dledger_client.commands.exits import ExitCode
 from dledger_formats.protocol.register import NUMBER_MAX, NUMBER_MIN
 
+REFUSED: Final = "4 refused: the group does not run the register state machine"
 EXIT_CODES: Final = (
-    "0 done; 1 the register was never set; 2 usage error; 3 it is unknown whether the register was "
-    "set; 4 refused: the group does not run the register state machine; 5 group unreachable."
+    "0 done; 1 the register to get was never set; 2 usage error; 3 it is unknown whether the "
+    f"register was set; {REFUSED}; 5 group unreachable."
+)
+GET_CODES: Final = (
+    f"0 done; 1 the register was never set; 2 usage error; {REFUSED}; 5 group unreachable."
+)
+SET_CODES: Final = (
+    "0 done; 2 usage error; 3 it is unknown whether the register was set; "
+    f"{REFUSED}; 5 group unreachable."
 )
 
 
@@ -29,9 +37,9 @@ def add_parser(commands: options.Commands) -> None:
         exit_codes=EXIT_CODES,
     )
     actions = parser.add_subparsers(title="commands", required=True, metavar="get|set")
-    for name, summary, example, run in (
-        ("get", "print the value of a register", "the value of register 13", run_get),
-        ("set", "set a register", "set register 13 to 31", run_set),
+    for name, summary, example, codes, run in (
+        ("get", "print the value of a register", "the value of register 13", GET_CODES, run_get),
+        ("set", "set a register", "set register 13 to 31", SET_CODES, run_set),
     ):
         action = options.new_parser(
             actions,
@@ -39,7 +47,7 @@ def add_parser(commands: options.Commands) -> None:
             summary=summary,
             description=f"{summary.capitalize()}.",
             examples={f"dledger register {name} 13{' 31' * (name == 'set')}": example},
-            exit_codes=EXIT_CODES,
+            exit_codes=codes,
         )
         action.add_argument("key", metavar="KEY", type=number, help="signed 32-bit integer")
         if name == "set":
