@@ -133,3 +133,21 @@ def test_the_commands_of_a_register_tell_their_own_exit_codes(
     codes = capsys.readouterr().out.partition("Exit codes: ")[2].replace("\n", " ")
     assert has in codes
     assert f"; {lacks}" not in codes
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "allowed"),
+    [
+        ("--seconds", "0", "a number of seconds, above 0 and at most 3600"),
+        ("--warm-up", "1e9", "a number of seconds, above 0 and at most 3600"),
+        ("--body-bytes", "-1", "a whole number, 0 to 4194256"),
+    ],
+)
+def test_a_benchmark_tells_the_bounds_of_its_own_options(
+    option: str, wrong: str, allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", f"{option}={wrong}"])
+
+    assert ended.value.code == 2
+    assert f"{wrong!r} is invalid; expected {allowed}; see " in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dledger_client.append.outcomes import Acknowledged, Refused
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import exits, group_client, options, printing, progress
+from dledger_client.commands import group_client, options, printing, progress
 from dledger_client.commands.exits import ExitCode
 from dledger_client.errors import GroupUnreachableError
 from dledger_formats.log import disk
@@ -60,14 +60,14 @@ def add_parser(commands: options.Commands) -> None:
     parser.add_argument(
         "--seconds",
         metavar="S",
-        type=options.seconds,
+        type=_duration,
         default=5.0,
         help="duration of the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--warm-up",
         metavar="S",
-        type=options.seconds,
+        type=_duration,
         default=1.0,
         help="duration of the load before the measurement, in seconds (default: %(default)s)",
     )
@@ -81,7 +81,7 @@ def add_parser(commands: options.Commands) -> None:
     parser.add_argument(
         "--body-bytes",
         metavar="N",
-        type=options.index,
+        type=_body_size,
         default=1024,
         help="size of each body, in bytes (default: %(default)s)",
     )
@@ -89,6 +89,14 @@ def add_parser(commands: options.Commands) -> None:
     progress.add_option(parser)
     options.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run)
+
+
+def _duration(text: str) -> float:
+    return options.seconds(text, SECONDS_MAX)
+
+
+def _body_size(text: str) -> int:
+    return options.whole_number(text, 0, disk.BODY_SIZE_MAX)
 
 
 @dataclass(slots=True)
@@ -121,13 +129,6 @@ class Latencies:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Measure, print the figures and return the exit code."""
-    if arguments.body_bytes > disk.BODY_SIZE_MAX:
-        raise exits.UsageError(
-            f"--body-bytes must be at most {disk.BODY_SIZE_MAX}, got {arguments.body_bytes}"
-        )
-    for option, seconds in (("--seconds", arguments.seconds), ("--warm-up", arguments.warm_up)):
-        if seconds > SECONDS_MAX:
-            raise exits.UsageError(f"{option} must be at most {SECONDS_MAX}, got {seconds:g}")
     total_s = arguments.warm_up + arguments.seconds
     async with group_client.open_client(arguments) as client:
         await client.metadata()  # fail now if the group is unreachable

@@ -154,16 +154,16 @@ def add_output_option(
     )
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, most: int = SECONDS_MAX) -> float:
     """Parse a time above 0, for argparse."""
     try:
         number = float(text) if _TIME.fullmatch(text) else 0.0
     except ValueError:
         number = 0.0
-    if not 0 < number <= SECONDS_MAX:
+    if not 0 < number <= most:
         raise argparse.ArgumentTypeError(
             f"{text[:TEXT_SHOWN_MAX]!a} is invalid; expected a number of seconds, above 0 and at "
-            f"most {SECONDS_MAX}"
+            f"most {most}"
         )
     return number
 
