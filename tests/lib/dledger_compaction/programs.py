@@ -20,7 +20,7 @@ def running_on(
     """Return a function that runs the program with a Spark that has started already."""
     for module in (audit_program, compaction_program):
         monkeypatch.setattr(module, "started", lambda *_: nullcontext(context))
-    monkeypatch.setattr(compaction_program, "session", lambda _: nullcontext(context))
+    monkeypatch.setattr(compaction_program, "session", lambda _, **_named: nullcontext(context))
 
     def program(*arguments: str) -> tuple[int, str, str]:
         code = audit_program.main(arguments)
