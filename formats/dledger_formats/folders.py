@@ -1,16 +1,17 @@
-"""Folders whose names must survive a crash of the machine."""
+"""Files, and names in folders, that must survive a crash of the machine."""
 
 import os
 from pathlib import Path
 
 
+def sync(path: Path) -> None:
+    """Make a file's content durable, or the names in a folder. Raises OSError."""
+    _sync(path, os.O_RDONLY)
+
+
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    """Make the names in a folder durable. Raises OSError, also if it is no folder."""
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def make_folder(folder: Path) -> None:
@@ -25,3 +26,11 @@ def make_folder(folder: Path) -> None:
     elif not os.access(folder.parent, os.R_OK | os.W_OK):
         return  # somebody else has made the folder
     sync_folder(folder.parent)
+
+
+def _sync(path: Path, flags: int) -> None:
+    opened = os.open(path, flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

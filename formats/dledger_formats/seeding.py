@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.folders import sync
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk
 from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
@@ -92,12 +93,3 @@ def _copy(source: Path, target: Path, file: FileDigest) -> None:
         raise SeedError(
             f"{source} is damaged: it is not as {INFO_FILE} describes it; restore the archive"
         )
-
-
-def sync(path: Path) -> None:
-    """Make a file's content durable, or the names in a folder. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -35,7 +35,7 @@ class SlowDisk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
     """Return the disk of the queues."""
     made = SlowDisk()
-    monkeypatch.setattr(files, "_sync", made.sync)
+    monkeypatch.setattr(files, "sync", made.sync)
     monkeypatch.setattr(feeds, "SAVE_S", 0.01)
     return made
 

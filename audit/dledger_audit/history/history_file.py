@@ -31,6 +31,7 @@ from dledger_audit.history.chunks import (
     whole_chunks,
 )
 from dledger_audit.history.compared import Compared
+from dledger_formats.folders import sync_folder
 from dledger_formats.http.status import Manifest, NodeStatus
 from pyspark_dledger.digests import DIGEST_SCHEMA
 from pyspark_dledger.layout import Longs
@@ -252,11 +253,7 @@ def save(history: History, folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(folder / FILE)
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(folder)
     except OSError as error:
         raise HistoryError(f"the history cannot be written: {error}") from error
 

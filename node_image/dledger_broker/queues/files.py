@@ -21,6 +21,7 @@ from dledger_broker.queues import removed_units
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.open_file import OpenFile
 from dledger_broker.queues.read_files import ReadFiles
+from dledger_formats.folders import sync
 from dledger_formats.log.disk import file_name
 from dledger_formats.rocketmq.consume_queue import FILE_BYTES, UNIT, UNIT_BYTES, Unit
 
@@ -146,7 +147,7 @@ class QueueFiles:
         """
         for number, path in enumerate(paths):
             try:
-                _sync(path)
+                sync(path)
             except FileNotFoundError:
                 pass  # it was deleted, and its folder is synced, too
             except OSError as error:
@@ -222,11 +223,3 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

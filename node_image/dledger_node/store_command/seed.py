@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.command_lines import Parser
+from dledger_formats.folders import sync_folder
 from dledger_formats.http.status import NodeStatus, is_stranger
 from dledger_formats.log import archives, disk, properties
 from dledger_formats.log.archives import ArchiveInfo
@@ -30,7 +31,6 @@ from dledger_formats.seeding import (
     check_members,
     copy_log,
     read_archive,
-    sync,
 )
 from dledger_formats.settings import GroupState, NodeSettings, SettingsError
 from dledger_node.config import store_folder
@@ -119,7 +119,7 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
     if folder.exists():
         folder.rename(old)
     copy.rename(folder)
-    sync(folder.parent)
+    sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
     return (
         f"{folder} begins with entries {info.first_index} to {info.end_index} of the group "
